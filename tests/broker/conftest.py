@@ -4,13 +4,16 @@ import asyncio
 import contextlib
 import inspect
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
+from tests.certificates import TlsFiles, tls_files
 from tests.deadline import eventually, eventually_here
 from tests.moments import at
 
@@ -20,8 +23,12 @@ from cordwood.broker.network.connection import Connection
 from cordwood.broker.network.connections import ConnectionLimits, Connections
 from cordwood.broker.network.outbox import Outbox
 from cordwood.broker.network.sending import SendingResources
+from cordwood.broker.network.tls.layer import TlsLayer
+from cordwood.broker.network.tls.listeners import TlsListeners
+from cordwood.broker.network.tls.sender import TlsSender
 from cordwood.model.moment import Moment
-from cordwood.model.settings.listeners import Callers, Entrance
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.listeners import ONLY_ENTRANCE, Callers, Entrance
 from cordwood.wire.requests import RequestHeader, Sender
 
 BROKER = Sender(2, 77)
@@ -88,11 +95,15 @@ class Client:
     async def send(self, data: bytes) -> None:
         await self.loop.sock_sendall(self.socket, data)
 
+    async def some(self, most: int) -> bytes:
+        """The next bytes; none at the end."""
+        return await self.loop.sock_recv(self.socket, most)
+
     async def receive(self, count: int) -> bytes:
         """Exactly so many bytes, fewer only if the other side closes."""
         data = bytearray()
         while len(data) < count:
-            part = await self.loop.sock_recv(self.socket, min(count - len(data), 1 << 20))
+            part = await self.some(min(count - len(data), 1 << 20))
             if not part:
                 break
             data += part
@@ -107,7 +118,7 @@ class Client:
     async def closed(self) -> bool:
         """Waits until the other side has closed, dropping what it still sends."""
         with contextlib.suppress(ConnectionError):
-            while await self.loop.sock_recv(self.socket, 1 << 20):
+            while await self.some(1 << 20):
                 pass
         return True
 
@@ -115,8 +126,88 @@ class Client:
         self.socket.close()
 
 
+class TlsClient(Client):
+    """As `Client`, with TLS between. Keeps the bytes that came over the wire."""
+
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext, host: str = "127.0.0.1") -> None:
+        super().__init__(connection)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self.wire = bytearray()
+        self._sending = asyncio.Lock()
+
+    async def _flush(self) -> None:
+        async with self._sending:
+            if self._outgoing.pending:
+                await self.loop.sock_sendall(self.socket, self._outgoing.read())
+
+    async def _arrive(self) -> bool:
+        part = await self.loop.sock_recv(self.socket, 1 << 16)
+        self.wire += part
+        self._incoming.write(part)
+        return bool(part)
+
+    async def handshake(self) -> None:
+        """Raises ssl.SSLError or ConnectionError if it fails."""
+        while True:
+            try:
+                self.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                if not await self._arrive():
+                    raise ConnectionResetError("the broker closed the connection") from None
+            except ssl.SSLError:
+                await self._flush()  # the broker hears why
+                raise
+            else:
+                await self._flush()
+                return
+
+    async def send(self, data: bytes) -> None:
+        for start in range(0, len(data), 1 << 17):
+            self.tls.write(data[start : start + (1 << 17)])
+            await self._flush()
+
+    async def some(self, most: int) -> bytes:
+        while True:
+            try:
+                return self.tls.read(most)
+            except ssl.SSLWantReadError:
+                if not await self._arrive():
+                    return b""
+            except ssl.SSLZeroReturnError:
+                return b""
+
+
+def client_context(files: TlsFiles, certificate: Path | None = None) -> ssl.SSLContext:
+    """The context of a client that trusts the authority of the files; `certificate`: and proves who it is."""
+    context = ssl.create_default_context(cafile=str(files.truststore))
+    if certificate is not None:
+        context.load_cert_chain(certificate)
+    return context
+
+
+PLAIN_AND_TLS = pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+"""The mark of a module or test that runs on connections in plain text and with TLS."""
+
+
+@pytest.fixture
+def tls() -> bool:
+    """True if the connections of `serving` have TLS."""
+    return False
+
+
 class Harness:
-    def __init__(self, limits: ConnectionLimits, buffer_count: int, max_waiting_bytes: int) -> None:
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        buffer_count: int,
+        max_waiting_bytes: int,
+        files: TlsFiles | None,
+        settings: dict[str, str],
+    ) -> None:
+        """`files`: those of a listener with TLS; None: it speaks plain text. `settings`: further ones of TLS."""
+        self.files = files
         self.loop = asyncio.get_running_loop()
         self.node = ScriptedNode()
         self.failures: list[Exception] = []
@@ -136,24 +227,57 @@ class Harness:
             is_broker=lambda header: header.sender == BROKER,
         )
         self.clients: list[Client] = []
+        self.tls: TlsListeners | None = None
+        if files is not None:
+            texts = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(files.keystore)}
+            self.tls = TlsListeners(BrokerSettings.from_texts({**texts, **settings}).tls_listeners)
+            self.tls_resources = self.tls.begin(self.loop)
+
+    def make_connection(self, entrance: Entrance = ONLY_ENTRANCE) -> asyncio.BaseProtocol:
+        if self.tls is None:
+            return Connection(self.connections, entrance)
+        return TlsLayer(Connection(self.connections, entrance, TlsSender), self.tls["SSL"], self.tls_resources)
 
     async def start(self) -> None:
         brokers = Entrance("BROKERS", Callers.BROKERS)
-        self.server = await self.loop.create_server(lambda: Connection(self.connections), "127.0.0.1", 0)
-        self.inner = await self.loop.create_server(lambda: Connection(self.connections, brokers), "127.0.0.1", 0)
+        self.server = await self.loop.create_server(self.make_connection, "127.0.0.1", 0)
+        self.inner = await self.loop.create_server(lambda: self.make_connection(brokers), "127.0.0.1", 0)
         self.address = self.server.sockets[0].getsockname()
 
     async def connect(
-        self, receive_buffer: int | None = None, *, source: str = "127.0.0.1", to_brokers: bool = False
+        self,
+        receive_buffer: int | None = None,
+        *,
+        source: str = "127.0.0.1",
+        to_brokers: bool = False,
+        context: ssl.SSLContext | None = None,
     ) -> Client:
-        """`source`: the address of the client. `to_brokers`: at the listener of brokers."""
+        """`source`: the address of the client. `to_brokers`: at the listener of brokers. `context`: that of a client
+        with TLS. Raises ssl.SSLError or ConnectionError if the handshake fails."""
+        connection = await self.connected(receive_buffer, source, to_brokers=to_brokers)
+        if self.files is None:
+            client = Client(connection)
+            self.clients.append(client)
+            return client
+        with_tls = TlsClient(connection, context or client_context(self.files))
+        self.clients.append(with_tls)
+        await with_tls.handshake()
+        return with_tls
+
+    async def connected(
+        self, receive_buffer: int | None = None, source: str = "127.0.0.1", *, to_brokers: bool = False
+    ) -> socket.socket:
         connection = socket.socket()
         connection.bind((source, 0))
         connection.setblocking(False)
         if receive_buffer is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         await self.loop.sock_connect(connection, self.inner.sockets[0].getsockname() if to_brokers else self.address)
-        client = Client(connection)
+        return connection
+
+    async def stranger(self) -> Client:
+        """A client that begins no handshake by itself."""
+        client = Client(await self.connected())
         self.clients.append(client)
         return client
 
@@ -173,16 +297,23 @@ class Harness:
         self.connections.close()
         await eventually_here(lambda: len(self.connections), to_be=0)
         self.cold_readers.close()
+        if self.tls is not None:
+            self.tls.close()
         self.loop_watch.close()
 
 
 @pytest.fixture
-def serving() -> Callable[..., contextlib.AbstractAsyncContextManager[Harness]]:
+def serving(tmp_path: Path, tls: bool) -> Callable[..., contextlib.AbstractAsyncContextManager[Harness]]:
     @contextlib.asynccontextmanager
     async def serve(
-        *, buffer_count: int = 4, max_waiting_bytes: int = 1 << 30, **limits: Any
+        *,
+        buffer_count: int = 4,
+        max_waiting_bytes: int = 1 << 30,
+        settings: dict[str, str] | None = None,
+        **limits: Any,
     ) -> AsyncIterator[Harness]:
-        harness = Harness(ConnectionLimits(**limits), buffer_count, max_waiting_bytes)
+        files = tls_files(tmp_path) if tls else None
+        harness = Harness(ConnectionLimits(**limits), buffer_count, max_waiting_bytes, files, settings or {})
         await harness.start()
         try:
             yield harness

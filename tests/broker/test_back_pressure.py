@@ -6,9 +6,12 @@ import struct
 from typing import Any
 
 import pytest
+from tests.broker.conftest import PLAIN_AND_TLS
 from tests.deadline import eventually_here
 
 from cordwood.wire.framing import BUFFER_BYTES
+
+pytestmark = PLAIN_AND_TLS
 
 MANY = 400
 

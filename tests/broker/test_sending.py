@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.broker.conftest import PLAIN_AND_TLS
 from tests.deadline import eventually_here
 
 from cordwood.broker.network.sending import SMALL_SLICE_BYTES
@@ -16,6 +17,8 @@ from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.files.memory_filesystem import MemoryFilesystem
 from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.segments.filesystem import File
+
+pytestmark = PLAIN_AND_TLS
 
 CONTENT = random.Random(1).randbytes(3 * SLICE_BYTES + 12_345)
 

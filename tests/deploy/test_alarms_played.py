@@ -76,6 +76,9 @@ TROUBLE: Mapping[str, Mapping[str, str]] = {
     "CordwoodGroupLostRecords": {f"cordwood_group_lost_records{{{POSITION}}}": stays(7)},
     "CordwoodDamagedRecords": {f"cordwood_partition_damaged_offsets{{{PARTITION}}}": stays(7)},
     "CordwoodLostDirectory": {"cordwood_lost_directories": stays(1)},
+    "CordwoodCertificateExpires": {
+        'cordwood_certificate_expires_timestamp_seconds{listener="SSL"}': stays(10 * 86_400),
+    },
     "CordwoodSetAside": {"cordwood_set_aside_directories": stays(1)},
     "CordwoodPipelineFailed": {f"cordwood_pipeline_failed{{{EDITION}}}": stays(1)},
     "CordwoodPipelineLagGrows": {f'cordwood_pipeline_lag_records{{instance="slow",{INPUT}}}': grows(2_000, 10)},
@@ -111,6 +114,7 @@ SOUND: Mapping[str, str] = {
     f"cordwood_group_time_to_data_loss_seconds{{{POSITION}}}": stays(60),
     f"cordwood_group_lag_records{{{POSITION}}}": stays(0),
     f"cordwood_group_lost_records{{{POSITION}}}": stays(0),
+    'cordwood_certificate_expires_timestamp_seconds{listener="SSL"}': stays(90 * 86_400),
     f"cordwood_pipeline_failed{{{EDITION}}}": stays(0),
     f"cordwood_pipeline_lag_records{{{INPUT}}}": stays(0),
     'cordwood_pipeline_lag_records{pipeline="backfill",edition="v1",topic="orders",partition="0"}': f"90000-10x{STEPS}",

@@ -44,7 +44,7 @@ from cordwood.log.reading.apart import Apart
 from cordwood.log.reading.record_work import Here
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.settings.broker_settings import BrokerSettings
-from cordwood.model.settings.listeners import Listener
+from cordwood.model.settings.listeners import HTTPS, PLAINTEXT, Entrance, Listener
 from cordwood.node.loop.serving import Serving
 from cordwood.node.node import Node
 from cordwood.node.partitions.known_topics import known_topics
@@ -53,6 +53,8 @@ from cordwood.node.requests.brokers_only import is_proven
 
 if TYPE_CHECKING:
     from cordwood.broker.metrics.service import MetricsService
+    from cordwood.broker.network.tls.layer import TlsResources
+    from cordwood.broker.network.tls.listeners import TlsListeners
     from cordwood.broker.storage.cluster_witness import ClusterWitness
     from cordwood.broker.storage.memory import Memory
     from cordwood.cluster.registration import NoteEpoch
@@ -78,18 +80,21 @@ FEW_CONNECTIONS: Final = 500
 class Server:
     """A running broker, made by `start`. `failed` is done, with the reason, when the broker cannot go on."""
 
-    def __init__(self, settings: BrokerSettings, storage: Storage) -> None:
+    def __init__(self, settings: BrokerSettings, storage: Storage, tls: "TlsListeners | None" = None) -> None:
         self.settings = settings
+        self._tls = tls
+        """The listeners with TLS; None: there are none."""
+        self._tls_resources: TlsResources | None = None
         self._storage = storage
         self._loop = loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[Exception] = loop.create_future()
         self._file_workers = Workers(loop, "files", FILE_THREADS)
-        self._client_workers = Workers(loop, "questions", CLIENT_THREADS)
+        client_workers = Workers(loop, "questions", CLIENT_THREADS)
         self._apart = Here() if storage.in_memory else Apart()
         self._cold_readers = Workers(loop, "cold-read", settings.cold_read_threads)
         self._outbox = Outbox(loop)
-        fair_workers = FairWorkers(self._client_workers, CLIENT_THREADS, THREADS_PER_CLIENT)
-        self.driver = Driver(loop, self._outbox, self._file_workers, fair_workers, self._fail)
+        self._fair_workers = FairWorkers(client_workers, CLIENT_THREADS, THREADS_PER_CLIENT)
+        self.driver = Driver(loop, self._outbox, self._file_workers, self._fair_workers, self._fail)
         self._scrub_thread = ScrubThread(loop, self.driver.run)
         self._loop_watch = LoopWatch(loop)
         self._client_counts = ClientBook()
@@ -118,8 +123,9 @@ class Server:
         """Returns when clients can connect. Raises EnvironmentFailure or OSError, with nothing left behind.
 
         `memory` holds the data of a broker without a disk."""
+        tls = _tls_listeners(settings)
         storage = await Storage.open(settings, memory=memory)
-        server = cls(settings, storage)
+        server = cls(settings, storage, tls)
         try:
             await server._start(before_listening)
         except BaseException:
@@ -165,12 +171,20 @@ class Server:
         settings, loop, storage = self.settings, self._loop, self._storage
         for listener in settings.listener_list:
             self._bound.append((listener, bind(listener.address)))
+        if self._tls is not None:
+            self._tls_resources = self._tls.begin(loop)
         if settings.metrics_address is not None:
             # Imported only if metrics are served, to keep the start quick.
             from cordwood.broker.metrics.service import MetricsService
 
-            self._metrics = await MetricsService.start(settings.metrics_address, self._not_ready, self._remark)
-            logger.info("metrics and health at http://%s:%d/metrics, /live and /ready", *self._metrics.address)
+            self._metrics = await MetricsService.start(
+                settings.metrics_address,
+                self._not_ready,
+                self._remark,
+                self._tls[HTTPS].following_changes() if self._tls is not None and HTTPS in self._tls else None,
+            )
+            scheme = settings.metrics_address.name.replace(PLAINTEXT, "http").lower()
+            logger.info("metrics and health at %s://%s:%d/metrics, /live and /ready", scheme, *self._metrics.address)
         image = ClusterImage(settings.node_id, settings)
         follower = ImageFollower(storage.metadata, image, on_change=self.driver.apply, boot_ms=clocks.boot_ms)
         clustered = storage.standing.clustered
@@ -234,6 +248,7 @@ class Server:
             ConnectionLimits(
                 max_connections=self._max_connections(image.settings),
                 max_connections_per_address=image.settings.max_connections_per_ip,
+                max_creation_rate=image.settings.max_connection_creation_rate,
                 max_idle_s=settings.connections_max_idle_ms / 1000,
                 max_request_bytes=settings.socket_request_max_bytes,
                 max_total_bytes=settings.queued_max_request_bytes,
@@ -250,7 +265,7 @@ class Server:
         )
         follower.watchers.append(self._bound_connections)
         if self._metrics is not None:
-            self._metrics.show(self.node, connections, self._flusher, self._loop_watch)
+            self._metrics.show(self.node, connections, self._flusher, self._loop_watch, self._tls)
         say_overridden(image)
         before_listening(self)
         only = len(self._bound) == 1
@@ -261,7 +276,8 @@ class Server:
                 self._between_brokers,
             )
         for listener, bound in self._bound:
-            make = partial(Connection, connections, listener.entrance(only=only, clustered=clustered))
+            entrance = listener.entrance(only=only, clustered=clustered)
+            make = self._maker_of_connections(connections, entrance, speaks_tls=listener.speaks_tls)
             self._listening.append(await loop.create_server(make, sock=bound, backlog=BACKLOG))
         if clustered:
             assert writer.evidence is not None
@@ -273,6 +289,19 @@ class Server:
             # Clients that come earlier would find no controller, and wait for their own timeouts.
             if not await writer.take_part(TAKE_PART_S, [*self.node.doubtful_logs.names, *without_logs]):
                 logger.warning("the cluster has not taken note of this broker yet: it leads nothing until then")
+
+    def _maker_of_connections(
+        self, connections: Connections, entrance: Entrance, *, speaks_tls: bool
+    ) -> Callable[[], asyncio.BaseProtocol]:
+        if not speaks_tls:
+            return partial(Connection, connections, entrance)
+        from cordwood.broker.network.tls.layer import TlsLayer
+        from cordwood.broker.network.tls.sender import TlsSender
+
+        assert self._tls is not None
+        assert self._tls_resources is not None
+        listener, resources = self._tls[entrance.name], self._tls_resources
+        return lambda: TlsLayer(Connection(connections, entrance, TlsSender), listener, resources)
 
     def _records_unreadable(self, path: str, failure: StorageFailure) -> None:
         # The note is a separate event: answers are sent while the node is in one.
@@ -324,6 +353,7 @@ class Server:
             self._connections.limits = self._connections.limits._replace(
                 max_connections=self._max_connections(settings),
                 max_connections_per_address=settings.max_connections_per_ip,
+                max_creation_rate=settings.max_connection_creation_rate,
             )
 
     def _max_connections(self, settings: BrokerSettings) -> int:
@@ -460,7 +490,7 @@ class Server:
         self._flusher.close()
         # No client waits for an answer any more, so work in other processes is ended.
         self._apart.close()
-        self._client_workers.close()
+        self._fair_workers.close()
         self._file_workers.close()
         self._scrub_thread.close()
         self.node.damage.finish()
@@ -489,12 +519,14 @@ class Server:
             self._metrics.close()
         if self._connections is not None:
             self._connections.close()
+        if self._tls is not None:
+            self._tls.close()
         for _, bound in self._bound:
             bound.close()
         if self._flusher is not None:
             self._flusher.close()
         self._apart.close()
-        self._client_workers.close()
+        self._fair_workers.close()
         self._file_workers.close()
         self._scrub_thread.close()
         self._cold_readers.close()
@@ -505,3 +537,13 @@ class Server:
         if self._witness is not None:
             await self._witness.close()
         await self._storage.release()
+
+
+def _tls_listeners(settings: BrokerSettings) -> "TlsListeners | None":
+    """The listeners with TLS; None if there are none. Raises BadCertificates."""
+    if not (wanted := settings.tls_listeners):
+        return None
+    # Imported only if TLS is spoken, to keep the start quick.
+    from cordwood.broker.network.tls.listeners import TlsListeners
+
+    return TlsListeners(wanted)

@@ -3,7 +3,7 @@
 import logging
 
 from cordwood.cluster.metadata.image import ClusterImage
-from cordwood.model.settings.broker_settings import BROKER_SETTINGS
+from cordwood.model.settings.broker_settings import broker_setting
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -14,7 +14,8 @@ def say_overridden(image: ClusterImage) -> None:
     given, effective = image.static_settings.texts, image.settings.texts
     own = image.broker_configs.get(image.node_id, {})
     for name, text in given.items():
-        setting = BROKER_SETTINGS[name]
+        setting = broker_setting(name)
+        assert setting is not None
         if setting.parse(text) != setting.parse(effective[name]):
             delete = (
                 f"cordwood config alter --broker {image.node_id} --delete {name}"
@@ -25,7 +26,7 @@ def say_overridden(image: ClusterImage) -> None:
                 "%s is %s, not %s as this broker was started with: the value was set while a broker ran, and is stored."
                 " Delete the stored one with: %s",
                 name,
-                effective[name],
-                text,
+                setting.shown(effective[name]),
+                setting.shown(text),
                 delete,
             )

@@ -10,7 +10,7 @@ from cordwood.cluster.planner.placement import default_replicas
 from cordwood.cluster.planner.topics import topic_by_name
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import check_topic_name
-from cordwood.model.settings.broker_settings import BROKER_SETTINGS
+from cordwood.model.settings.broker_settings import BROKER_SETTINGS, broker_setting
 from cordwood.model.settings.cluster_settings import DEFAULT_REPLICATION_FACTOR
 from cordwood.model.settings.group_settings import ONE_GROUP_SETTINGS
 from cordwood.model.settings.setting import Kind, Setting, has_no_room
@@ -37,30 +37,31 @@ class ConfigSynonym(NamedTuple):
     """One place where a setting has a value; the first synonym is in effect."""
 
     name: str
-    value: str
+    value: str | None
+    """None: the value is a secret."""
     source: ConfigSource
 
 
 class ConfigEntry(NamedTuple):
     name: str
-    value: str
+    value: str | None
+    """None: the value is a secret."""
     source: ConfigSource
     read_only: bool
     synonyms: tuple[ConfigSynonym, ...]
     kind: Kind
     documentation: str
     is_sensitive: bool = False
-    """Always False so far: no setting holds a secret."""
 
     @property
     def told_value(self) -> str | None:
         return told(self.value)
 
 
-def told(text: str) -> str | None:
-    """A value as it stands in answers. None for a value too long for any message: an earlier release stored such
-    values, and a shortened list would be taken for the whole one."""
-    return None if has_no_room(text) else text
+def told(text: str | None) -> str | None:
+    """A value as it stands in answers. None for a secret, and for a value too long for any message: an earlier release
+    stored such values, and a shortened list would be taken for the whole one."""
+    return None if text is None or has_no_room(text) else text
 
 
 def describe_configs(
@@ -83,7 +84,14 @@ def describe_configs(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {image.node_id} or empty string, but received {resource.name}",
         )
-    return [_entry(setting, _broker_layers(image, name)) for name, setting in _among(BROKER_SETTINGS, named)]
+    settings = {**BROKER_SETTINGS, **_of_listeners(image)}
+    return [_entry(setting, _broker_layers(image, setting)) for _, setting in _among(settings, named)]
+
+
+def _of_listeners(image: ClusterImage) -> dict[str, Setting]:
+    """The settings that single listeners have for themselves, by name."""
+    given = {name: broker_setting(name) for name in image.static_settings.texts if name not in BROKER_SETTINGS}
+    return {name: setting for name, setting in given.items() if setting is not None}
 
 
 def _among(settings: Mapping[str, Setting], named: frozenset[str] | None) -> Iterable[tuple[str, Setting]]:
@@ -136,7 +144,7 @@ def _entries(
         if name in overrides:
             layers.append(ConfigSynonym(name, overrides[name], source))
         if setting.broker_name is not None:
-            layers += _broker_layers(image, setting.broker_name)
+            layers += _broker_layers(image, BROKER_SETTINGS[setting.broker_name])
         else:
             layers.append(ConfigSynonym(name, setting.format(setting.default), ConfigSource.DEFAULT))
         entries.append(_entry(setting, layers))
@@ -152,9 +160,9 @@ def _default_broker_entries(image: ClusterImage, named: frozenset[str] | None) -
     ]
 
 
-def _broker_layers(image: ClusterImage, name: str) -> list[ConfigSynonym]:
+def _broker_layers(image: ClusterImage, setting: Setting) -> list[ConfigSynonym]:
     """The places where a broker's setting has a value, the strongest first."""
-    setting = BROKER_SETTINGS[name]
+    name = setting.name
     layers = [
         ConfigSynonym(name, texts[name], source)
         for texts, source in (
@@ -166,7 +174,7 @@ def _broker_layers(image: ClusterImage, name: str) -> list[ConfigSynonym]:
     ]
     default = ConfigSynonym(name, _default_text(image, setting), ConfigSource.DEFAULT)
     # A setting of 0 is the default in another word; clients take the first value for a number of replicas.
-    chosen = [each for each in layers if name != DEFAULT_REPLICATION_FACTOR or each.value.strip() != "0"]
+    chosen = [each for each in layers if name != DEFAULT_REPLICATION_FACTOR or (each.value or "").strip() != "0"]
     return [*chosen, default]
 
 
@@ -178,6 +186,8 @@ def _default_text(image: ClusterImage, setting: Setting) -> str:
 
 
 def _entry(setting: Setting, layers: list[ConfigSynonym]) -> ConfigEntry:
+    if setting.secret:
+        layers = [layer._replace(value=None) for layer in layers]
     return ConfigEntry(
         setting.name,
         layers[0].value,
@@ -186,4 +196,5 @@ def _entry(setting: Setting, layers: list[ConfigSynonym]) -> ConfigEntry:
         tuple(layers),
         setting.kind,
         setting.meaning,
+        is_sensitive=setting.secret,
     )

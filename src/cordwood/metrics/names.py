@@ -50,6 +50,16 @@ REQUEST_DURATION = Metric(
 CONNECTIONS = _gauge("cordwood_connections", "Connections that are open.")
 CONNECTIONS_ACCEPTED = _counter("cordwood_connections_accepted_total", "Connections that were accepted.")
 CONNECTIONS_REFUSED = _counter("cordwood_connections_refused_total", "Connections that were refused for want of room.")
+TLS_FAILURES = _counter(
+    "cordwood_tls_failures_total",
+    "TLS handshakes that failed: a peer that does not trust the certificate, has none that it needs, or speaks no TLS.",
+)
+CERTIFICATE_EXPIRES = _gauge(
+    "cordwood_certificate_expires_timestamp_seconds",
+    "When the certificate of a listener with TLS ends, or the first one of its chain that does, as a Unix time. A "
+    "changed file counts once it is served. Absent without such listeners.",
+    ("listener",),
+)
 UNANSWERED_BYTES = _gauge("cordwood_unanswered_request_bytes", "Bytes of requests that wait for their answers.")
 
 TOPICS = _gauge("cordwood_topics", "Topics.")

@@ -11,9 +11,17 @@ class Threads:
 
     def __init__(self) -> None:
         self.working: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self.closed = False
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        assert not self.closed
         self.working.append((work, done))
+
+    def close(self) -> None:
+        """As the real ones: what is being done ends, and its results are delivered."""
+        self.closed = True
+        while self.working:
+            self.end()
 
     def names(self) -> list[Any]:
         return [work() for work, _ in self.working]
@@ -60,3 +68,12 @@ def test_work_that_is_asked_for_while_an_answer_is_given_waits_its_turn() -> Non
     threads.end()
     assert finished == ["second"]
     assert threads.working == []
+
+
+def test_work_that_waits_at_the_end_is_dropped() -> None:
+    threads, finished = Threads(), list[str]()
+    workers = FairWorkers(threads, count=1, share=1)
+    for number in range(3):
+        ask(workers, 1, f"a{number}", finished)
+    workers.close()
+    assert finished == ["a0"]

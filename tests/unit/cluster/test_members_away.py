@@ -201,7 +201,7 @@ async def test_a_number_of_replicas_in_the_settings_is_described_as_it_is_and_ze
     assert default_of(metadata) == ("3", ConfigSource.DEFAULT)
 
 
-def default_of(metadata: Metadata) -> tuple[str, ConfigSource]:
+def default_of(metadata: Metadata) -> tuple[str | None, ConfigSource]:
     (entry,) = describe_configs(
         metadata.image, ConfigResource(ResourceType.BROKER, "1"), {"default.replication.factor"}
     )

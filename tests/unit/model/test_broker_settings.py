@@ -27,7 +27,8 @@ def test_an_address_is_written_as_kafka_writes_it_or_just_as_host_and_port(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SSL://host:9092", "the listener SSL has the security protocol SSL, which is not supported yet"),
+        ("SASL_SSL://host:9092", "SASL_SSL has the security protocol SASL_SSL, which is not supported yet"),
+        ("SSL://host:9092", "the listener SSL speaks TLS and has no certificate: set ssl.keystore.location"),
         ("CLIENTS://host:9092", "has no protocol for the listener CLIENTS: add CLIENTS:PLAINTEXT"),
         ("CLI ENTS://host:9092", "is no name of a listener"),
         ("host", "must end in a port"),
@@ -119,8 +120,8 @@ def test_settings_of_listeners_that_contradict_each_other_are_refused(name: str,
         several(**{name: text})
 
 
-def test_metrics_are_served_in_plain_text_only() -> None:
-    with pytest.raises(InvalidSetting, match="plain text only, not as SSL"):
+def test_metrics_are_served_over_http_and_https_only() -> None:
+    with pytest.raises(InvalidSetting, match="over HTTP or HTTPS, not as SSL"):
         BrokerSettings.from_texts({"metrics.listener": "SSL://h:1"})
 
 

@@ -1,4 +1,4 @@
-"""GET /metrics, /live and /ready over HTTP/1.1: one answer per connection, a few at a time, and nothing else.
+"""GET /metrics, /live and /ready over HTTP/1.1, with TLS or without: one answer per connection, a few at a time.
 
 For a scrape the loop only copies counters; a thread makes the text, one scrape at a time. A probe is never refused: a
 broker whose `/live` fails is restarted. When there are too many connections, the oldest without a whole request makes
@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -46,7 +47,12 @@ class MetricsEndpoint:
 
     @classmethod
     async def start(
-        cls, listener: ListenerAddress, prepare: Prepare, not_ready: Readiness, remark: Readiness = lambda: ""
+        cls,
+        listener: ListenerAddress,
+        prepare: Prepare,
+        not_ready: Readiness,
+        remark: Readiness = lambda: "",
+        context: ssl.SSLContext | None = None,
     ) -> "MetricsEndpoint":
         """Starts to listen. Raises OSError, with the setting and the address in its text, if that fails."""
         endpoint = cls(prepare, not_ready, remark)
@@ -54,7 +60,13 @@ class MetricsEndpoint:
             endpoint._socket = bind(listener)
         except OSError as error:
             raise OSError(error.errno, f"metrics.listener: {error.strerror}") from error
-        endpoint._server = await asyncio.start_server(endpoint._serve, sock=endpoint._socket, limit=MAX_HEAD_BYTES)
+        endpoint._server = await asyncio.start_server(
+            endpoint._serve,
+            sock=endpoint._socket,
+            limit=MAX_HEAD_BYTES,
+            ssl=context,
+            ssl_handshake_timeout=None if context is None else TIMEOUT_S,
+        )
         return endpoint
 
     @property
@@ -76,13 +88,19 @@ class MetricsEndpoint:
             del self._open[oldest]
             oldest.abort()
         self._open[transport] = None
-        # With this limit `drain` returns once the kernel has all bytes, so `abort` drops none.
-        transport.set_write_buffer_limits(0)
+        with_tls = transport.get_extra_info("ssl_object") is not None
+        if not with_tls:
+            # With this limit `drain` returns once the kernel has all bytes, so `abort` drops none.
+            transport.set_write_buffer_limits(0)
         try:
             with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
                 async with asyncio.timeout(TIMEOUT_S):
                     writer.write(await self._answer(reader))
                     await writer.drain()
+                    if with_tls:
+                        # A transport with TLS does not tell when the kernel has all bytes; only its end does.
+                        writer.close()
+                        await writer.wait_closed()
         finally:
             self._open.pop(transport, None)
             # `close` would wait for ever for a peer that does not read.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cordwood.broker.machine.loop_watch import LoopWatch
     from cordwood.broker.network.activity import Activity
     from cordwood.broker.network.connections import Connections
+    from cordwood.broker.network.tls.listeners import TlsListeners
     from cordwood.broker.storage.flusher import CountingFlusher
     from cordwood.cluster.metadata.image import ClusterImage, TopicImage
     from cordwood.log.directory.data_directories import DataDirectories
@@ -37,7 +38,12 @@ Values = dict[Metric, Labelled]
 
 
 def prepare_scrape(
-    node: "Node", connections: "Connections", activity: "Activity", flusher: "CountingFlusher", loop_watch: "LoopWatch"
+    node: "Node",
+    connections: "Connections",
+    activity: "Activity",
+    flusher: "CountingFlusher",
+    loop_watch: "LoopWatch",
+    tls: "TlsListeners | None",
 ) -> Callable[[], bytes]:
     values: Values = {
         names.BUILD_INFO: [(tuple(build()), 1)],
@@ -45,6 +51,7 @@ def prepare_scrape(
         names.CONNECTIONS: _one(len(connections)),
         names.CONNECTIONS_ACCEPTED: _one(connections.accepted),
         names.CONNECTIONS_REFUSED: _one(connections.refused),
+        **_tls(tls),
         names.UNANSWERED_BYTES: _one(connections.unanswered_bytes),
         names.TOPICS: _one(len(node.hosted.topics)),
         names.PARTITIONS: _one(sum(len(partitions) for partitions in node.hosted.topics.values())),
@@ -139,6 +146,15 @@ def _damage(node: "Node") -> Values:
         names.SCRUB_ENDED: [] if ended_ms is None else _one(ended_ms / 1000),
         names.DAMAGED_OFFSETS: list(damaged.items()),
         names.REPAIRED_OFFSETS: _one(damage.repaired_offsets),
+    }
+
+
+def _tls(tls: "TlsListeners | None") -> Values:
+    if tls is None:
+        return {}
+    return {
+        names.TLS_FAILURES: _one(tls.failures),
+        names.CERTIFICATE_EXPIRES: [((name,), expires_s) for name, expires_s in tls.expiries],
     }
 
 

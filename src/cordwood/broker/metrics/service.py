@@ -12,7 +12,10 @@ from cordwood.model.settings.listeners import ListenerAddress
 from cordwood.wire.apis import APIS
 
 if TYPE_CHECKING:
+    import ssl
+
     from cordwood.broker.network.connections import Connections
+    from cordwood.broker.network.tls.listeners import TlsListeners
     from cordwood.broker.storage.flusher import CountingFlusher
     from cordwood.node.node import Node
 
@@ -24,12 +27,18 @@ class MetricsService:
         self._scrape: Callable[[], Callable[[], bytes]] | None = None
 
     @classmethod
-    async def start(cls, listener: ListenerAddress, not_ready: Readiness, remark: Readiness) -> "MetricsService":
-        """Starts the endpoint. `remark` adds to the text of a broker that takes clients. Raises OSError if the broker
-        cannot listen on the address."""
+    async def start(
+        cls,
+        listener: ListenerAddress,
+        not_ready: Readiness,
+        remark: Readiness,
+        context: "ssl.SSLContext | None" = None,
+    ) -> "MetricsService":
+        """Starts the endpoint. `remark` adds to the text of a broker that takes clients; with a `context` it speaks
+        HTTPS. Raises OSError if the broker cannot listen on the address."""
         service = cls()
         try:
-            service._endpoint = await MetricsEndpoint.start(listener, service._prepare, not_ready, remark)
+            service._endpoint = await MetricsEndpoint.start(listener, service._prepare, not_ready, remark, context)
         except BaseException:
             service.close()
             raise
@@ -40,9 +49,16 @@ class MetricsService:
         assert self._endpoint is not None
         return self._endpoint.address
 
-    def show(self, node: "Node", connections: "Connections", flusher: "CountingFlusher", loop_watch: LoopWatch) -> None:
+    def show(
+        self,
+        node: "Node",
+        connections: "Connections",
+        flusher: "CountingFlusher",
+        loop_watch: LoopWatch,
+        tls: "TlsListeners | None" = None,
+    ) -> None:
         """Shows the metrics of a complete broker. Until this call scrapes are empty."""
-        self._scrape = lambda: prepare_scrape(node, connections, self.activity, flusher, loop_watch)
+        self._scrape = lambda: prepare_scrape(node, connections, self.activity, flusher, loop_watch, tls)
 
     def close(self) -> None:
         if self._endpoint is not None:

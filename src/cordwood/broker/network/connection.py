@@ -15,11 +15,12 @@ from typing import Final, cast
 from cordwood.broker.machine.loop_watch import STALL_S
 from cordwood.broker.network.activity import ApiActivity, frame_bytes
 from cordwood.broker.network.connections import Connections
-from cordwood.broker.network.sending import HangUp, Sender, bytes_in_memory
+from cordwood.broker.network.plain_sender import PlainSender
+from cordwood.broker.network.sending import HangUp, MakeSender, bytes_in_memory
 from cordwood.model.errors import StorageFailure
 from cordwood.model.settings.listeners import ONLY_ENTRANCE, Callers, Entrance
 from cordwood.node.loop.ports import Frame
-from cordwood.security.sessions import Session
+from cordwood.security.sessions import Principal, Session
 from cordwood.wire.apis import APIS
 from cordwood.wire.encoding.bad_messages import BadRequest, OtherProtocol
 from cordwood.wire.framing import FrameReader
@@ -93,8 +94,11 @@ class PendingReply:
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, connections: Connections, entrance: Entrance = ONLY_ENTRANCE) -> None:
+    def __init__(
+        self, connections: Connections, entrance: Entrance = ONLY_ENTRANCE, make_sender: MakeSender = PlainSender
+    ) -> None:
         self._connections = connections
+        self._make_sender = make_sender
         self.session = Session(entrance, "")
         self.for_brokers = entrance.callers is Callers.BROKERS
         self._is_brokers = False
@@ -127,13 +131,26 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._sender = Sender(self._transport, self, self._connections.sending)
+        self._sender = self._make_sender(self._transport, self, self._connections.sending)
         name = transport.get_extra_info("peername")
         self.session = self.session._replace(host=str(name[0]) if isinstance(name, tuple) else "local")
         self.last_received_s = self._connections.loop.time()
-        if not self._connections.admit(self):
+        wait_s = self._connections.admit(self)
+        if wait_s is None:
             self._serving = False
             self._transport.abort()
+        elif wait_s:
+            self.holds += 1
+            self._stop_reading()
+            self._connections.loop.call_later(wait_s, self._turn_came)
+
+    def _turn_came(self) -> None:
+        self.holds -= 1
+        self.serve_on()
+
+    def proved_identity(self, principal: Principal) -> None:
+        """Notes who the peer is. Called before its first request."""
+        self.session = self.session._replace(principal=principal)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)

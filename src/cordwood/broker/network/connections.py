@@ -1,8 +1,9 @@
 """All connections of a broker and the bounds that hold for them together.
 
-Six bounds hold: the number of connections, in all and from one address; the idle time of a connection; the bytes of
-requests that wait for an answer; the memory into which large requests are received (`arriving.py`), and small ones
-(`half_requests.py`). At a bound in bytes connections are not read from until there is room, or late ones are closed.
+Seven bounds hold: the number of connections, in all and from one address; how many come in a second
+(`creation_rate.py`); the idle time of a connection; the bytes of requests that wait for an answer; the memory into
+which large requests are received (`arriving.py`), and small ones (`half_requests.py`). At a bound in bytes connections
+are not read from until there is room, or late ones are closed.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from cordwood.broker.machine.loop_watch import LoopWatch
 from cordwood.broker.network.activity import Activity
 from cordwood.broker.network.arriving import LOOK_S, Arriving, Receiver
 from cordwood.broker.network.client_counts import ClientBook, CountedConnection
+from cordwood.broker.network.creation_rate import LONGEST_WAIT_S, CreationRate
 from cordwood.broker.network.half_requests import HalfRequests
 from cordwood.broker.network.outbox import Outbox
 from cordwood.broker.network.seldom import SaidSeldom
@@ -23,7 +25,7 @@ from cordwood.broker.network.sending import SendingResources
 from cordwood.model.errors import StorageFailure
 from cordwood.model.moment import Moment
 from cordwood.security.sessions import Session
-from cordwood.wire.framing import REMEDIES, BufferPool
+from cordwood.wire.framing import REMEDIES, TLS, BufferPool
 from cordwood.wire.requests import RequestHeader
 
 if TYPE_CHECKING:
@@ -75,6 +77,8 @@ class OpenConnection(Receiver, CountedConnection, Protocol):
 class ConnectionLimits(NamedTuple):
     max_connections: int = 2**31 - 1
     max_connections_per_address: int = 2**31 - 1
+    max_creation_rate: int = 2**31 - 1
+    """New connections in a second."""
     max_idle_s: float = 600.0
     max_request_bytes: int = 104_857_600
     max_total_bytes: int = 256 * 1024 * 1024
@@ -131,6 +135,7 @@ class Connections:
         self._strangers: dict[int, OpenConnection] = {}
         """The connections at the listener of brokers that have not proved to be a broker's, in their order."""
         self._last_id = 0
+        self._creation_rate = CreationRate()
         self._stopping = False
         self._waiting_to_ask: deque[OpenConnection] = deque()
         self._quiet: asyncio.Event | None = None
@@ -152,9 +157,11 @@ class Connections:
 
     # Coming and going
 
-    def admit(self, connection: OpenConnection) -> bool:
-        """Counts a new connection and gives it its id; False if there is no room for it."""
+    def admit(self, connection: OpenConnection) -> float | None:
+        """Counts a new connection and gives it its id. Returns the time, in seconds, before the broker may read from
+        it; None if there is no room for it."""
         for_brokers, host = connection.for_brokers, connection.client_host
+        wait_s: float | None = 0.0
         if self._stopping:
             reason = "the broker is stopping"
         elif not for_brokers and len(self._open) >= self.limits.max_connections:
@@ -164,6 +171,11 @@ class Connections:
             )
         elif not for_brokers and self._by_address[host] >= self.limits.max_connections_per_address:
             reason = f"there are {self._by_address[host]} from its address already: see max.connections.per.ip"
+        elif not for_brokers and (wait_s := self._turn_s()) is None:
+            reason = (
+                f"it would wait more than {LONGEST_WAIT_S:g} s for its turn: more than {self.limits.max_creation_rate} "
+                "come in a second, see max.connection.creation.rate"
+            )
         else:
             if for_brokers:
                 self._make_way_for_broker()
@@ -175,13 +187,16 @@ class Connections:
                 self._strangers[self._last_id] = connection
             else:
                 self._by_address[host] += 1
-            return True
+            return wait_s
         self.refused += 1
         if self._refusals_said.count("", self.loop.time()):
             logger.warning(
                 "refusing a connection from %s: %s (%d so far)", connection.client_host, reason, self.refused
             )
-        return False
+        return None
+
+    def _turn_s(self) -> float | None:
+        return self._creation_rate.wait_s(self.limits.max_creation_rate, self.loop.time())
 
     def _make_way_for_broker(self) -> None:
         """Closes a connection if there is no room for a new one at the listener of brokers. A client must not be able
@@ -226,11 +241,12 @@ class Connections:
         again: each protocol has one line in some seconds."""
         if count := self._other_protocols_said.count(protocol, self.loop.time()):
             logger.warning(
-                "closing a connection from %s, which speaks %s: the listener %s takes the Kafka protocol, without TLS. "
+                "closing a connection from %s, which speaks %s: the listener %s takes the Kafka protocol%s. "
                 "%s (%d such connections so far)",
                 connection.client_host,
                 protocol,
                 connection.session.entrance.name,
+                ", without TLS" if protocol == TLS else "",
                 REMEDIES[protocol],
                 count,
             )

@@ -1,18 +1,18 @@
 """The outgoing half of a connection: response frames in, bytes out, in order.
 
 Three promises: only the part of a response that the socket is about to take is in memory; the loop never waits for the
-disk; small responses that are ready together cost one write. Records go from the page cache to the socket inside the
-kernel (`File.send_now`: sendfile) where that cannot block; else they are read into a reusable buffer (`File.read_now`),
-else the cold-read threads read them (`File.read_cold`). docs/decisions/sending-records.md has the measurements behind
-these choices and sizes.
+disk; small responses that are ready together cost one write. Records are read from the page cache into a reusable
+buffer (`File.read_now`), else the cold-read threads read them (`File.read_cold`). A connection in plain text has a
+shorter way for records (`plain_sender.py`); one with TLS must not have it (`tls/sender.py`).
+docs/decisions/sending-records.md has the measurements behind these choices and sizes.
 """
 
 import asyncio
-import os
-import socket
+from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol
 
 from cordwood.broker.machine.threads import Workers
 from cordwood.broker.network.slice_buffers import SLICE_BYTES, SliceBuffers
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 JOINED_BYTES: Final = 128 * 1024
 """Small parts are copied together up to this size and written at once."""
-
-TURN_BYTES: Final = 1024 * 1024
-"""After this many bytes the loop serves other connections first, however fast the peer reads."""
 
 SMALL_SLICE_BYTES: Final = 64 * 1024
 """Smaller slices are copied into the response; from this size on sendfile is cheaper."""
@@ -73,7 +70,7 @@ class Peer(Protocol):
     def too_slow(self, reason: str) -> None: ...
 
 
-class _Halt(Enum):
+class Halt(Enum):
     """The event that sending waits for."""
 
     TURN = auto()
@@ -86,8 +83,11 @@ class _Halt(Enum):
     """No event: the sender is closed or has failed."""
 
 
-class Sender:
+class Sender(ABC):
     """Sends frames in the order in which they were added."""
+
+    turn_bytes: ClassVar[int]
+    """After this many bytes the loop serves other connections first, however fast the peer reads."""
 
     def __init__(self, transport: asyncio.Transport, peer: Peer, resources: SendingResources) -> None:
         self._transport = transport
@@ -95,11 +95,9 @@ class Sender:
         self._resources = resources
         self.parts: deque[bytes | LogSlice | HangUp] = deque()
         """Parts that wait to be sent; read-only for others."""
-        self._halt: _Halt | None = None
+        self._halt: Halt | None = None
         self._transport_full = False
         self._sent_this_turn = 0
-        self._socket: socket.socket | None = None
-        self._watching = False
         self._sent_of_slice = 0
         self._rest: memoryview | None = None
         """Bytes of the slice that are read and not yet sent, in a buffer of `SliceBuffers`."""
@@ -156,9 +154,13 @@ class Sender:
         else:
             self.note_waiting()
 
+    @property
+    def _waits_for_peer(self) -> bool:
+        return self._halt is Halt.SOCKET or self._transport_full
+
     def note_waiting(self) -> None:
         """Counts the bytes that wait for the peer: here, and in the transport."""
-        count = 0 if self._halt is _Halt.END else self.held_bytes + self.behind_bytes
+        count = 0 if self._halt is Halt.END else self.held_bytes + self.behind_bytes
         if self._transport_full:
             count += self._transport.get_write_buffer_size()
         self._noted = count > 0
@@ -178,19 +180,15 @@ class Sender:
 
     def close(self) -> None:
         """Frees all resources: the connection is gone."""
-        if self._halt is not _Halt.COLD_READ:
+        if self._halt is not Halt.COLD_READ:
             self._resources.buffers.forget(self)
-        self._halt = _Halt.END
+        self._halt = Halt.END
         self.parts.clear()
         self.held_bytes = self.behind_bytes = 0
         if self._noted:
             self._noted = False
             self._resources.waiting.note(self, 0)
         self._rest = None
-        if self._socket is not None:
-            self._stop_watching()
-            self._socket.close()
-            self._socket = None
 
     # Parts
 
@@ -199,7 +197,7 @@ class Sender:
         gathered: list[bytes] = []
         gathered_bytes = 0
         while parts and self._halt is None and not self._transport_full:
-            if self._sent_this_turn + gathered_bytes > TURN_BYTES:
+            if self._sent_this_turn + gathered_bytes > self.turn_bytes:
                 self._yield()
                 break
             part = parts[0]
@@ -210,7 +208,7 @@ class Sender:
                     self._write(b"".join(gathered))
                     gathered, gathered_bytes = [], 0
                     continue
-                self._halt = _Halt.END
+                self._halt = Halt.END
                 self._peer.hung_up(part.reason)
                 return
             else:
@@ -246,26 +244,16 @@ class Sender:
         self.last_progress_s = self._resources.loop.time()
         self._transport.write(data)
 
+    @abstractmethod
     def _send_ahead(self, data: bytes) -> None:
-        """Sends the bytes before a slice. The kernel holds them back for the slice, so that the peer wakes up once."""
-        self._descriptor()
-        assert self._socket is not None
-        try:
-            sent = self._socket.send(data, socket.MSG_MORE)
-        except BlockingIOError:
-            sent = 0
-        self._sent_this_turn += sent
-        if sent < len(data):
-            self.parts.appendleft(data[sent:])
-            self.held_bytes += len(data) - sent
-            self._watch()
+        """Sends the bytes before a slice."""
 
     def _read_small(self, part: "LogSlice") -> bytes | None:
         length = part.length
         view = self._resources.scratch[:length]
         if part.file.read_now(part.position, view) == length:
             return bytes(view)
-        self._halt = _Halt.COLD_READ
+        self._halt = Halt.COLD_READ
         into = memoryview(bytearray(length))
         self._resources.cold_readers.submit(
             lambda: _read_whole(part, into), lambda result: self._small_slice_read(into, result)
@@ -273,7 +261,7 @@ class Sender:
         return None
 
     def _small_slice_read(self, data: memoryview, result: Exception | None) -> None:
-        if self._halt is not _Halt.COLD_READ:
+        if self._halt is not Halt.COLD_READ:
             return
         if isinstance(result, Exception):
             self._fail(result)
@@ -296,27 +284,19 @@ class Sender:
             self._stop_watching()
 
     def _fill(self, part: "LogSlice") -> bool:
-        """Sends from the page cache, or reads bytes into `_rest`. False if sending has to wait."""
+        """Reads bytes into `_rest`. False if sending has to wait."""
         position = part.position + self._sent_of_slice
         wanted = min(part.length - self._sent_of_slice, SLICE_BYTES)
-        try:
-            sent = part.file.send_now(self._descriptor(), position, wanted)
-        except BlockingIOError:
-            self._watch()
-            return False
-        if sent:
-            self._progress(sent, wanted)
-            return True
         buffer = self._resources.buffers.take(self, self._resources.loop.time())
         if buffer is None:
-            self._halt = _Halt.BUFFER
+            self._halt = Halt.BUFFER
             self._stop_watching()
             return False
         got = part.file.read_now(position, buffer[:wanted])
         if got:
             self._rest = buffer[:got]
             return True
-        self._halt = _Halt.COLD_READ
+        self._halt = Halt.COLD_READ
         self._stop_watching()
         self._resources.cold_readers.submit(
             lambda: part.file.read_cold(position, buffer[:wanted]), lambda result: self._slice_read(buffer, result)
@@ -324,7 +304,7 @@ class Sender:
         return False
 
     def _slice_read(self, buffer: memoryview, result: int | Exception) -> None:
-        if self._halt is not _Halt.COLD_READ:
+        if self._halt is not Halt.COLD_READ:
             # The sender was closed during the read. Only now does no thread write into the buffer.
             self._resources.buffers.forget(self)
             return
@@ -336,64 +316,37 @@ class Sender:
             self._rest = buffer[:result]
             self._go_on()
 
+    @abstractmethod
     def _send_rest(self) -> None:
+        """Sends some of `_rest`."""
+
+    def _progress(self, sent: int) -> None:
+        """Notes bytes of the slice that are sent."""
+        self._sent_of_slice += sent
+        self._sent_this_turn += sent
+        self.last_progress_s = self._resources.loop.time()
+
+    def _rest_sent(self, sent: int) -> None:
+        """Gives the buffer back once all of it is sent."""
         assert self._rest is not None
-        assert self._socket is not None
-        try:
-            sent = self._socket.send(self._rest)
-        except BlockingIOError:
-            self._watch()
-            return
-        self._progress(sent, len(self._rest))
         if sent == len(self._rest):
             self._rest = None
             self._resources.buffers.give_back(self)
         else:
             self._rest = self._rest[sent:]
 
-    def _progress(self, sent: int, wanted: int) -> None:
-        self._sent_of_slice += sent
-        self._sent_this_turn += sent
-        if sent < wanted:
-            self._watch()
-        self.last_progress_s = self._resources.loop.time()
-
-    def _descriptor(self) -> int:
-        # A second descriptor of the same socket: the loop refuses to watch a transport's own descriptor.
-        if self._socket is None:
-            of_transport: Any = self._transport.get_extra_info("socket")
-            self._socket = socket.socket(of_transport.family, of_transport.type, fileno=os.dup(of_transport.fileno()))
-            self._socket.setblocking(False)
-        return self._socket.fileno()
-
     # Waiting
 
-    def _watch(self) -> None:
-        """Continues sending when the socket has room."""
-        self._halt = _Halt.SOCKET
-        if not self._watching:
-            self._watching = True
-            self._resources.loop.add_writer(self._descriptor(), self._writable)
+    @abstractmethod
+    def _stop_watching(self) -> None:
+        """Sending waits for something else than the socket now, or for nothing."""
 
     def _yield(self) -> None:
-        if self._watching:
-            self._halt = _Halt.SOCKET
-        else:
-            self._halt = _Halt.TURN
-            self._resources.loop.call_soon(self._my_turn)
+        self._halt = Halt.TURN
+        self._resources.loop.call_soon(self._my_turn)
 
     def _my_turn(self) -> None:
-        if self._halt is _Halt.TURN:
-            self._go_on()
-
-    def _stop_watching(self) -> None:
-        if self._watching:
-            self._watching = False
-            assert self._socket is not None
-            self._resources.loop.remove_writer(self._socket.fileno())
-
-    def _writable(self) -> None:
-        if self._halt is _Halt.SOCKET:
+        if self._halt is Halt.TURN:
             self._go_on()
 
     def _go_on(self) -> None:
@@ -401,7 +354,7 @@ class Sender:
         self.pump()
 
     def _fail(self, failure: Exception) -> None:
-        self._halt = _Halt.END
+        self._halt = Halt.END
         part = self.parts[0] if self.parts else b""
         if isinstance(failure, StorageFailure) and not isinstance(part, bytes | HangUp):
             self._peer.records_unreadable(part.file.path, failure)
@@ -410,7 +363,7 @@ class Sender:
     # The role as the holder of a buffer
 
     def stalled_since(self) -> float | None:
-        return self.last_progress_s if self._halt is _Halt.SOCKET and self._rest is not None else None
+        return self.last_progress_s if self._rest is not None and self._waits_for_peer else None
 
     def give_up_buffer(self) -> None:
         self._rest = None
@@ -420,8 +373,11 @@ class Sender:
         self._resources.loop.call_soon(self._buffer_came)
 
     def _buffer_came(self) -> None:
-        if self._halt is _Halt.BUFFER:
+        if self._halt is Halt.BUFFER:
             self._go_on()
+
+
+MakeSender = Callable[[asyncio.Transport, Peer, SendingResources], Sender]
 
 
 def bytes_in_memory(frame: "bytes | list[bytes | LogSlice] | HangUp") -> int:

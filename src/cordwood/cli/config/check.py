@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from cordwood.administration.config.setting_tables import broker_settings
 from cordwood.cli.serving.start import content_of
 from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import print_json, print_table, remark, say
@@ -31,15 +30,28 @@ def check_config(
     exit code 5. Otherwise it shows the settings of the file, beside the defaults. The environment and flags are
     ignored: they override the file when a broker starts.
     """
+    from cordwood.model.settings.broker_settings import broker_setting
     from cordwood.model.settings.configuration import load_settings, problems_of
 
     toml = content_of(file)
     problems = problems_of(toml, file)
     texts = {} if problems else load_settings(toml, file_name=file).texts
+    rows = [
+        (name, setting.shown(text), setting.format(setting.default))
+        for name, text in texts.items()
+        if (setting := broker_setting(name)) is not None
+    ]
     if not problems:
         problems = [f"{file} does not set {name}" for name in required or () if name not in texts]
     if as_json:
-        print_json({"file": file, "valid": not problems, "problems": problems, "settings": dict(texts)})
+        print_json(
+            {
+                "file": file,
+                "valid": not problems,
+                "problems": problems,
+                "settings": {name: text for name, text, _ in rows},
+            }
+        )
     elif problems:
         for problem in problems:
             say(problem)
@@ -47,8 +59,6 @@ def check_config(
     elif not texts:
         say(f"{file} is valid, and sets nothing.")
     else:
-        table = broker_settings()
-        rows = [(name, text, table[name].format(table[name].default)) for name, text in texts.items()]
         say(f"{file} is valid. It sets:")
         print_table(["setting", "value", "default"], rows)
     if problems:

@@ -14,13 +14,22 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cordwood.model.settings.by_listener import at_listener
 from cordwood.model.settings.cluster_settings import ClusterSettings, StoreAddress, parse_store_address
 from cordwood.model.settings.group_settings import GroupSettings, TransactionSettings
-from cordwood.model.settings.listeners import Listener, ListenerAddress, parse_address, resolve_listeners
+from cordwood.model.settings.listeners import (
+    HTTPS,
+    PLAINTEXT,
+    Listener,
+    ListenerAddress,
+    parse_address,
+    resolve_listeners,
+)
 from cordwood.model.settings.network_settings import NetworkSettings, ObservationSettings
 from cordwood.model.settings.replication_settings import CORDONED, RACK_AWARE_SELECTOR, ReplicationSettings
 from cordwood.model.settings.setting import InvalidSetting, Setting, attribute_values, settings_of, table
 from cordwood.model.settings.storage_settings import StorageSettings, directories_in
+from cordwood.model.settings.tls_settings import ListenerTls, TlsSettings, tls_of
 from cordwood.model.settings.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
 
 
@@ -47,6 +56,7 @@ OTHER_NAMES = {"log.dir": "log.dirs", "broker.id": "node.id"}
 @dataclass(frozen=True)
 class BrokerSettings(
     NetworkSettings,
+    TlsSettings,
     StorageSettings,
     ClusterSettings,
     ReplicationSettings,
@@ -56,15 +66,16 @@ class BrokerSettings(
 ):
     """A broker's settings, resolved. The defaults of topic settings are in `topic_defaults` and `topic_settings`."""
 
-    texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """The texts that were set, by the setting's name; every other setting has its default."""
+    texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    """The texts that were set, by the setting's name, also of settings of one listener; every other setting has its
+    default. Secrets are among them."""
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> "BrokerSettings":
         """Parses the texts that were set, by name. Raises InvalidSetting for unknown names, values out of bounds and
         contradictions."""
         for name in texts:
-            if name not in BROKER_SETTINGS:
+            if broker_setting(name) is None:
                 raise InvalidSetting(f"Unknown broker config name: {name}")
         if texts.get(CORDONED):
             raise InvalidSetting(f"{CORDONED} is set while the broker runs: `cordwood cluster cordon` does so")
@@ -85,7 +96,7 @@ class BrokerSettings(
             self._check_requests,
             self._check_sessions,
             self._check_heartbeats,
-            lambda: self.listener_list,
+            self._check_listeners,
             self._check_cluster,
             lambda: check_together(self.topic_settings),
         )
@@ -118,6 +129,33 @@ class BrokerSettings(
                 f"group.consumer.session.timeout.ms ({self.group_consumer_session_timeout_ms}) must be more than "
                 f"group.consumer.heartbeat.interval.ms ({self.group_consumer_heartbeat_interval_ms})"
             )
+
+    def _check_listeners(self) -> None:
+        listeners = self.listener_list
+        problems: list[str] = []
+        names = {listener.name for listener in listeners}
+        if self.metrics_address is not None and self.metrics_address.name == HTTPS:
+            names.add(HTTPS)
+        for name in self.texts:
+            own = at_listener(name, BROKER_SETTINGS)
+            if own is not None and own.listener not in names:
+                problems.append(
+                    f"{name} is for the listener {own.listener}, and there is only {', '.join(sorted(names))}"
+                )
+        for tls in self.tls_listeners.values():
+            try:
+                tls.check()
+            except InvalidSetting as error:
+                problems.extend(error.problems)
+        inner = next(listener for listener in listeners if listener.between_brokers)
+        if self.cluster_store and inner.protocol != PLAINTEXT:
+            problems.append(
+                f"the brokers of a cluster speak plain text among themselves yet, and their listener {inner.name} has "
+                f"the security protocol {inner.protocol}: give them one of their own in a private network, with "
+                f"inter.broker.listener.name, and {PLAINTEXT} for it in listener.security.protocol.map"
+            )
+        if problems:
+            raise InvalidSetting(*problems)
 
     def _check_cluster(self) -> None:
         if not self.cluster_store:
@@ -180,6 +218,14 @@ class BrokerSettings(
         )
 
     @property
+    def tls_listeners(self) -> dict[str, ListenerTls]:
+        """The settings of TLS by the names of the listeners that speak it; HTTPS is the one of metrics."""
+        names = [listener.name for listener in self.listener_list if listener.speaks_tls]
+        if self.metrics_address is not None and self.metrics_address.name == HTTPS:
+            names.append(HTTPS)
+        return {name: tls_of(self, name) for name in names}
+
+    @property
     def store_address(self) -> StoreAddress:
         """The address of the cluster's metadata store, for a broker with `cluster.store`."""
         return parse_store_address(self.cluster_store)
@@ -202,6 +248,7 @@ _CHANGEABLE = frozenset(
         "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
+        "max.connection.creation.rate",
         "max.connections",
         "max.connections.per.ip",
         "producer.id.expiration.ms",
@@ -239,6 +286,14 @@ BROKER_SETTINGS = table(
     )
 )
 """Every setting of a broker, by name. Only those marked changeable can be set while it runs."""
+
+
+def broker_setting(name: str) -> Setting | None:
+    """The setting of this name, also one of a single listener (`listener.name.NAME.SETTING`); None: there is none."""
+    setting = BROKER_SETTINGS.get(name)
+    if setting is not None or (own := at_listener(name, BROKER_SETTINGS)) is None:
+        return setting
+    return replace(own.setting, name=name)
 
 
 def check_together(settings: TopicSettings) -> None:

@@ -22,7 +22,9 @@ from cordwood.model.settings.broker_settings import (
     OTHER_NAMES,
     TOPIC_SETTING_BY_BROKER_NAME,
     BrokerSettings,
+    broker_setting,
 )
+from cordwood.model.settings.by_listener import PREFIX, listener_setting
 from cordwood.model.settings.setting import InvalidSetting, Kind, Setting
 
 ENVIRONMENT_PREFIX = "CORDWOOD_"
@@ -155,7 +157,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     for variable, text in sorted(environment.items()):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NOT_SETTINGS:
             continue
-        name = by_variable.get(variable)
+        name = by_variable.get(variable) or _of_listener(variable)
         if name is None:
             unknown.append(f"The environment variable {variable} is not a setting{_hint(variable, by_variable)}")
         else:
@@ -163,6 +165,16 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     if unknown:
         raise InvalidConfiguration(*unknown)
     return texts
+
+
+def _of_listener(variable: str) -> str | None:
+    """The setting of one listener that such a variable sets; None for other variables."""
+    rest = variable.removeprefix(variable_name(PREFIX))
+    for name, setting in BROKER_SETTINGS.items():
+        ending = "_" + name.upper().replace(".", "_")
+        if setting.by_listener and rest != variable and rest.endswith(ending):
+            return listener_setting(rest.removesuffix(ending), name)
+    return None
 
 
 def variable_name(name: str) -> str:
@@ -177,7 +189,14 @@ def from_flags(flags: Iterable[str]) -> dict[str, str]:
         name, equals, text = flag.partition("=")
         if not equals:
             raise InvalidConfiguration(f"{flag!r} must be of the form name=value")
-        texts[name.strip()] = text
+        name = name.strip()
+        setting = broker_setting(name)
+        if setting is not None and setting.secret:
+            raise InvalidConfiguration(
+                f"{name} is a secret, and whoever lists the processes of this machine sees flags: set it in the "
+                f"configuration file (--config FILE), or in the environment as {variable_name(name)}"
+            )
+        texts[name] = text
     return texts
 
 
@@ -205,9 +224,10 @@ def _normal_one(name: str, text: str, source: str) -> tuple[str, str]:
         _check(_coarse(name), text, source)
         return finer, _in_finer_unit(name, text, factor)
     table_name = OTHER_NAMES.get(name, name)
-    if table_name not in BROKER_SETTINGS:
+    setting = broker_setting(table_name)
+    if setting is None:
         raise InvalidConfiguration(f"{source}: {unknown_name('broker', name, BROKER_SETTINGS)}")
-    _check(BROKER_SETTINGS[table_name], text, source)
+    _check(setting, text, source)
     return table_name, text
 
 

@@ -19,6 +19,7 @@ _KINDS = {
     Kind.LONG: "long",
     Kind.DOUBLE: "double",
     Kind.LIST: "list",
+    Kind.PASSWORD: "password",
 }
 _UNBOUNDED = 2**63 - 1
 
@@ -48,6 +49,10 @@ retention.ms = "1d"
 ```
 
 A name that is not on this page is an error, not ignored.
+
+A listener may have its own values of settings that begin with `ssl.`: `listener.name.clients.ssl.client.auth` is for
+the listener CLIENTS (its name in small letters; `https` is `metrics.listener`). Settings of the type password are
+secrets: they stand in the file or in the environment, `--set` refuses them, and they are shown to nobody.
 
 Durations and sizes may have a unit, in all these places and in the commands: `log.retention.ms=1d` (`ms`, `s`, `m`,
 `h`, `d`, `w`), `log.retention.bytes=10GiB` (`KiB`, `MiB`, `GiB`, `TiB`; `k`, `m`, `g`, `t` mean the same). A number

@@ -13,10 +13,18 @@ from typing import Final, NamedTuple
 from cordwood.model.settings.setting import InvalidSetting, Value
 
 PLAINTEXT: Final = "PLAINTEXT"
-"""The name of a listener without one, and the only supported security protocol."""
+"""The name of a listener without one, and the security protocol without security."""
 
-SECURITY_PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""Kafka's security protocols; only PLAINTEXT is supported."""
+SSL: Final = "SSL"
+"""The security protocol that is TLS."""
+
+HTTPS: Final = "HTTPS"
+"""The name of `metrics.listener` with TLS, also in names of settings (`listener.name.https.ssl.keystore.location`)."""
+
+SECURITY_PROTOCOLS: Final = (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's security protocols."""
+
+SUPPORTED_PROTOCOLS: Final = (PLAINTEXT, SSL)
 
 EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
 
@@ -74,6 +82,10 @@ class Listener(NamedTuple):
     @property
     def name(self) -> str:
         return self.address.name
+
+    @property
+    def speaks_tls(self) -> bool:
+        return self.protocol == SSL
 
     def entrance(self, *, only: bool, clustered: bool) -> Entrance:
         """The entrance of this listener. `only`: the broker has no other listener. `clustered`: there may be other
@@ -157,9 +169,10 @@ def _supported(name: str, protocol_of: dict[str, str]) -> str:
         raise InvalidSetting(
             f"listener.security.protocol.map has no protocol for the listener {name}: add {name}:{PLAINTEXT}"
         )
-    if protocol != PLAINTEXT:
+    if protocol not in SUPPORTED_PROTOCOLS:
         raise InvalidSetting(
-            f"the listener {name} has the security protocol {protocol}, which is not supported yet: only {PLAINTEXT} is"
+            f"the listener {name} has the security protocol {protocol}, which is not supported yet: there are "
+            f"{' and '.join(SUPPORTED_PROTOCOLS)}"
         )
     return protocol
 
@@ -230,4 +243,4 @@ def check_metrics_address(value: Value) -> str | None:
         name = parse_address(value).name
     except ValueError as error:
         return str(error)
-    return None if name == PLAINTEXT else f"metrics are served in plain text only, not as {name}"
+    return None if name in (PLAINTEXT, HTTPS) else f"metrics are served over HTTP or HTTPS, not as {name}"

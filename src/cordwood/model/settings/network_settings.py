@@ -36,7 +36,8 @@ class NetworkSettings:
     )
     listener_security_protocol_map: tuple[str, ...] = string_list(
         tuple(f"{name}:{name}" for name in SECURITY_PROTOCOLS),
-        "The security protocol of each listener. Only PLAINTEXT is supported yet: a listener with another is refused.",
+        "The security protocol of each listener: PLAINTEXT or SSL, which is TLS. The SASL protocols are not supported "
+        "yet: a listener with one is refused, and so is TLS between the brokers of a cluster.",
         check=check_protocols,
     )
     listeners: tuple[str, ...] = string_list(
@@ -45,6 +46,12 @@ class NetworkSettings:
         "free port; an empty host or 0.0.0.0 listens on all interfaces. A client is told the addresses of the listener "
         "that it came in on.",
         check=check_listeners,
+    )
+    max_connection_creation_rate: int = int32(
+        2**31 - 1,
+        "New connections in a second, on all listeners but that of brokers. Those beyond it wait for their turn before "
+        "the broker reads from them, 10 s at most; what would wait longer is closed at once.",
+        low=1,
     )
     max_connections: int = int32(
         10_000,
@@ -121,7 +128,8 @@ class ObservationSettings:
     )
     metrics_listener: str = string(
         "",
-        "The address at which metrics and health are to be had over HTTP: host:port, such as 127.0.0.1:9404. "
+        "The address at which metrics and health are to be had over HTTP: host:port, such as 127.0.0.1:9404, or "
+        "https://host:port with the certificate of `listener.name.https.ssl.keystore.location`, else that of all. "
         "`/metrics` is for Prometheus; `/live` answers 200 while the broker runs; `/ready` answers 200 while it takes "
         "clients, else 503 and the reason. Empty: nowhere.",
         check=check_metrics_address,

@@ -33,6 +33,11 @@ class Kind(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
+
+
+HIDDEN = "(hidden)"
+"""Stands for a secret value wherever people read."""
 
 
 class InvalidSetting(ValueError):
@@ -61,6 +66,17 @@ class Setting:
     """For a topic's setting: the broker's setting that gives its default."""
     changeable: bool = True
     """True if the setting can be altered while the broker runs."""
+    by_listener: bool = False
+    """True if one listener may have a value of its own, as `listener.name.NAME.SETTING`."""
+
+    @property
+    def secret(self) -> bool:
+        """True if the value is shown to nobody."""
+        return self.kind is Kind.PASSWORD
+
+    def shown(self, text: str) -> str:
+        """The text of a value, for people."""
+        return HIDDEN if self.secret and text else text
 
     def parse(self, text: str) -> Value:
         """The value of this text. Raises InvalidSetting."""
@@ -101,7 +117,7 @@ class Setting:
             raise self._refused(text, reason)
 
     def _refused(self, text: str, reason: str) -> InvalidSetting:
-        return InvalidSetting(f"Invalid value {text} for configuration {self.name}: {reason}")
+        return InvalidSetting(f"Invalid value {self.shown(text)} for configuration {self.name}: {reason}")
 
     def format(self, value: Value) -> str:
         """The text that parses back to this value."""
@@ -121,6 +137,7 @@ _ARTICLES = {
     Kind.LONG: "a 64-bit integer",
     Kind.DOUBLE: "a number",
     Kind.LIST: "a comma-separated list",
+    Kind.PASSWORD: "a text",
 }
 
 
@@ -132,6 +149,7 @@ class Details(TypedDict, total=False):
     choices: tuple[str, ...]
     check: Callable[[Value], str | None]
     broker_name: str
+    by_listener: bool
 
 
 # A setting is declared once, as a field of a dataclass: `fetch_max_bytes: int = int32(57_671_680, "...", low=1024)`.
@@ -144,6 +162,11 @@ def boolean(default: bool, meaning: str, **details: Unpack[Details]) -> bool:
 
 def string(default: str, meaning: str, **details: Unpack[Details]) -> str:
     return field(default=default, metadata={"kind": Kind.STRING, "meaning": meaning, **details})
+
+
+def password(meaning: str, **details: Unpack[Details]) -> str:
+    """A secret text; an empty one is not set."""
+    return field(default="", repr=False, metadata={"kind": Kind.PASSWORD, "meaning": meaning, **details})
 
 
 def int16(default: int, meaning: str, **details: Unpack[Details]) -> int:
