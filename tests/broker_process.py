@@ -76,8 +76,7 @@ class BrokerProcess:
 
     def launch(self) -> None:
         assert self._process is None, "the broker runs already"
-        listen = f"{self._host}:{self._port}"
-        command = [*self._program, "serve", "--data-dir", str(self.data_dir), "--listen", listen, *self._options]
+        command = [*self._program, "serve", "--data-dir", str(self.data_dir), *self._listen(), *self._options]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         self._output_start = self.output_path.stat().st_size if self.output_path.exists() else 0
@@ -91,6 +90,9 @@ class BrokerProcess:
                 env={name: value for name, value in os.environ.items() if not name.startswith("CORDWOOD_")},
                 start_new_session=True,  # an interrupt at the terminal is the test's to handle
             )
+
+    def _listen(self) -> list[str]:
+        return ["--listen", f"{self._host}:{self._port}"]
 
     def is_ready(self) -> bool:
         """Whether it has said so since its last start."""

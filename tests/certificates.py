@@ -93,7 +93,7 @@ class Authority:
         names = [*map(x509.DNSName, hosts), *(x509.IPAddress(ipaddress.ip_address(each)) for each in addresses)]
         uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
-        builder = _builder(subject or name(CN="broker"), self.name, key, begins, lasts)
+        builder = _builder(name(CN="broker") if subject is None else subject, self.name, key, begins, lasts)
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         builder = builder.add_extension(identifier, critical=False)

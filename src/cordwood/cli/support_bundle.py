@@ -22,6 +22,7 @@ from cordwood.cli.terminal.options import (
 )
 from cordwood.model.failure import Failure
 from cordwood.model.settings.listeners import EVERY_INTERFACE, host_and_port, parse_address
+from cordwood.model.settings.setting import HIDDEN
 from cordwood.model.settings.storage_settings import directories_in
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 LOG_TAIL_BYTES: Final = 1 << 20
 METRICS_BYTES: Final = 16 << 20
 FILES_LISTED: Final = 100_000
-HIDDEN: Final = "(hidden)"
 _SECRET_NAMES: Final = re.compile(r"password|secret|token|credential|jaas|(^|\.)key$", re.IGNORECASE)
 _USER_IN_URL: Final = re.compile(r"://[^/@\s]+@")
 

@@ -197,6 +197,10 @@ class LogFileFailure(EnvironmentFailure):
     """The file of the broker's own log lines (`logging.file`) cannot be written."""
 
 
+class BadCertificates(EnvironmentFailure):
+    """The certificates of a listener cannot be used; the message names the file and the cure."""
+
+
 class DiskFull(StorageFailure):
     """No space left: the append was undone, reads go on, and appends work again once there is space."""
 

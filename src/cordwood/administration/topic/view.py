@@ -14,6 +14,7 @@ from cordwood.administration.topic.damage import DamageView, RepairView, Told, k
 from cordwood.administration.topic.promises import Promise, ack_promise, order_promise
 from cordwood.client.settings import Address
 from cordwood.model.failure import Failure
+from cordwood.model.settings.setting import HIDDEN
 from cordwood.wire.apis import ApiKey
 
 NAMED = 10
@@ -175,13 +176,17 @@ def settings_of(connection: Connection, resource: ConfigResource) -> dict[str, S
     return {
         entry.name: SettingView(
             name=entry.name,
-            value=entry.value,
+            value=HIDDEN if entry.is_sensitive and _changed(entry.source) else entry.value or "",
             source=_source_name(entry.source),
-            changed=_source_value(entry.source) in SET_BY_SOMEBODY,
+            changed=_changed(entry.source),
             read_only=bool(entry.is_read_only),
         )
         for entry in entries.values()
     }
+
+
+def _changed(source: Any) -> bool:
+    return _source_value(source) in SET_BY_SOMEBODY
 
 
 def _source_value(source: Any) -> int:

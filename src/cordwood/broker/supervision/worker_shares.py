@@ -6,7 +6,7 @@ from typing import NamedTuple
 from cordwood.broker.workers.homes import home_of
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.settings.broker_settings import BROKER_SETTINGS, BrokerSettings
-from cordwood.model.settings.listeners import ListenerAddress, brokers_apart, parse_address
+from cordwood.model.settings.listeners import PLAINTEXT, ListenerAddress, brokers_apart, parse_address
 
 CLUSTER_NAME = "workers"
 MAX_PORT = 65_535
@@ -40,6 +40,7 @@ class Share(NamedTuple):
 def shares(settings: BrokerSettings, directory: str, store: str, count: int, ports: list[int]) -> list[Share]:
     """The share of each worker. `ports`: free ports, for listeners with port 0 and for those of brokers. Raises Failure
     if addresses would overlap."""
+    _check_first(settings)
     free = iter(ports)
     found = []
     for place in range(count):
@@ -63,7 +64,7 @@ def shares(settings: BrokerSettings, directory: str, store: str, count: int, por
             )
         if settings.metrics_address is not None:
             metrics = _shifted(settings.metrics_address, place, free)
-            texts["metrics.listener"] = str(metrics).removeprefix(f"{metrics.name}://")
+            texts["metrics.listener"] = str(metrics).removeprefix(f"{PLAINTEXT}://")
         found.append(Share(node_id, addresses, texts))
     _check(found)
     return found
@@ -96,6 +97,18 @@ def _divided(settings: BrokerSettings, count: int) -> dict[str, str]:
         # 0 switches the scrub off, and a share of 0 must not.
         texts[name] = str(max(whole // count, least, 1) if whole else 0)
     return texts
+
+
+def _check_first(settings: BrokerSettings) -> None:
+    first = settings.listener_list[0]
+    if first.protocol != PLAINTEXT:
+        raise Failure(
+            "USAGE",
+            f"the supervisor asks workers in plain text whether they serve, and their first listener, {first.name}, "
+            f"has the security protocol {first.protocol}",
+            f"begin `listeners` with one that has {PLAINTEXT}, such as LOCAL://127.0.0.1:9092",
+            ExitCode.USAGE,
+        )
 
 
 def _check(found: list[Share]) -> None:

@@ -108,3 +108,16 @@ def test_auto_counts_the_cores_that_the_process_may_use(
     (tmp_path / "own").write_text(line + "\n")
     found = usable_cores(tmp_path / "cgroup", tmp_path / "own")
     assert found == (len(os.sched_getaffinity(0)) if cores is None else cores)
+
+
+def test_metrics_with_tls_stay_so() -> None:
+    own = settings(metrics_listener="https://127.0.0.1:9404", ssl_keystore_location="broker.pem")
+    (only,) = shares(own, "/data", "unix:///s", 1, [15001])
+    assert only.settings["metrics.listener"] == "HTTPS://127.0.0.1:9404"
+
+
+def test_a_first_listener_that_the_supervisor_cannot_ask_is_refused() -> None:
+    own = settings(listeners="SSL://127.0.0.1:9093", ssl_keystore_location="broker.pem")
+    with pytest.raises(Failure, match="the supervisor asks workers in plain text") as refused:
+        shares(own, "/data", "unix:///s", 1, [15001])
+    assert "LOCAL://127.0.0.1:9092" in refused.value.hint

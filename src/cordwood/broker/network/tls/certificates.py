@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.errors import BadCertificates
 from cordwood.model.settings.by_listener import listener_setting
 from cordwood.model.settings.tls_settings import ListenerTls, conversion
 from cordwood.security.subjects import subject_text
@@ -28,10 +28,6 @@ _BEGINNINGS: Final = {
     b"\x30\x80": "PKCS12",
 }
 """The first bytes of the files of Java's programs."""
-
-
-class BadCertificates(EnvironmentFailure):
-    """The certificates of a listener cannot be used; the message names the file and the cure."""
 
 
 class OwnCertificates(NamedTuple):
@@ -119,7 +115,9 @@ def _chain(pem: bytes, where: str) -> list[Certificate]:
     try:
         return load_pem_x509_certificates(pem)
     except ValueError as error:
-        raise BadCertificates(f"{where} has a certificate that cannot be read: {error}: make the file anew") from None
+        raise BadCertificates(
+            f"{where} has a certificate that cannot be read: {_reason(error)}: make the file anew"
+        ) from None
 
 
 def _key(pem: bytes, where: str, tls: ListenerTls) -> PrivateKeyTypes:
@@ -142,7 +140,14 @@ def _key(pem: bytes, where: str, tls: ListenerTls) -> PrivateKeyTypes:
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         if encrypted and "password" in str(error).lower():
             raise BadCertificates(f"{where}: the password does not open the private key: look at {setting}") from None
-        raise BadCertificates(f"{where}: the private key cannot be read: {error}: make the file anew") from None
+        raise BadCertificates(
+            f"{where}: the private key cannot be read: {_reason(error)}: make the file anew"
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    """The first sentence of an error."""
+    return str(error).partition(". ")[0]
 
 
 def _fits(key: PrivateKeyTypes, certificate: Certificate) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from cordwood.broker.network.tls.certificates import BadCertificates, OwnCertificates
+from cordwood.broker.network.tls.certificates import OwnCertificates
+from cordwood.model.errors import BadCertificates
 from cordwood.model.settings.tls_settings import NO_CERTIFICATE, REQUESTED, TLS_1_2, TLS_1_3, ListenerTls
 
 SUITES_OF_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")

@@ -18,9 +18,10 @@ from typing import Final, NamedTuple
 
 from cordwood.broker.machine.fair_workers import FairWorkers
 from cordwood.broker.machine.threads import Workers
-from cordwood.broker.network.tls.certificates import BadCertificates, files_of, read_certificates, subject_of_peer
+from cordwood.broker.network.tls.certificates import files_of, read_certificates, subject_of_peer
 from cordwood.broker.network.tls.contexts import make_context
 from cordwood.broker.network.tls.layer import TlsResources
+from cordwood.model.errors import BadCertificates
 from cordwood.model.settings.principal_rules import PrincipalRules
 from cordwood.model.settings.tls_settings import ListenerTls
 from cordwood.security.sessions import Principal
