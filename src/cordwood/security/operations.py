@@ -9,6 +9,8 @@ from cordwood.model.errors import ErrorCode
 
 
 class Operation(IntEnum):
+    ALL = 2
+    """Only of a rule: it names every operation. A request never needs it."""
     READ = 3
     WRITE = 4
     CREATE = 5
