@@ -3,15 +3,15 @@
 from pathlib import Path
 
 from cordwood.node import apis
-from cordwood.node.rights import LATEST, RIGHTS, rights_for
+from cordwood.node.requests.rights import LATEST, RIGHTS, rights_for
 from cordwood.node.rights_reference import rights_markdown
 from cordwood.security.operations import ResourceKind
 from cordwood.wire.apis import APIS, ApiKey
 
 PAGE = Path(__file__).parents[2] / "docs" / "rights.md"
 
-ANYBODY = {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER}
-"""APIs that need no right: what they tell is the same for everybody, or the principal's own rights."""
+ANYBODY = {ApiKey.API_VERSIONS}
+"""APIs that need no right: what they tell is the same for everybody."""
 
 
 def test_the_page_is_up_to_date() -> None:
@@ -20,8 +20,8 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_every_api_that_a_handler_declares_has_an_entry_and_is_served() -> None:
     declared = {handler.api.key for handler in apis._DECLARED}
-    assert declared - RIGHTS.keys() == set(), "node/rights.py lacks these: they are not served"
-    assert RIGHTS.keys() - declared == set(), "node/rights.py has entries of APIs without a handler"
+    assert declared - RIGHTS.keys() == set(), "node/requests/rights.py lacks these: they are not served"
+    assert RIGHTS.keys() - declared == set(), "node/requests/rights.py has entries of APIs without a handler"
     assert apis.SERVED.keys() == declared
 
 

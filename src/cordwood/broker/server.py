@@ -49,7 +49,7 @@ from cordwood.node.loop.serving import Serving
 from cordwood.node.node import Node
 from cordwood.node.partitions.known_topics import known_topics
 from cordwood.node.replication.last_news import LAST_NEWS_MS
-from cordwood.node.requests.brokers_only import is_proven
+from cordwood.node.requests.proven_brokers import is_proven
 
 if TYPE_CHECKING:
     from cordwood.broker.metrics.service import MetricsService

@@ -55,6 +55,11 @@ class TopicPartition(NamedTuple):
         return cls(topic, int(partition))
 
 
+def no_topic_with(topic_id: TopicId | None) -> ProtocolError:
+    """The answer to a request that names a topic by an id that no topic has, or none that its sender may know of."""
+    return ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {topic_id}.")
+
+
 def check_topic_name(name: str) -> None:
     """Raises INVALID_TOPIC_EXCEPTION, with the reason, for a name that Kafka refuses."""
     if not name:

@@ -31,7 +31,7 @@ from cordwood.node.handlers.coordination import (
 from cordwood.node.handlers.records import fetch, offsets_in_log, produce, producers
 from cordwood.node.handlers.security import users
 from cordwood.node.requests.request import Handler, Served, served
-from cordwood.node.rights import RIGHTS
+from cordwood.node.requests.rights import RIGHTS
 from cordwood.wire.apis import Api
 
 _DECLARED: tuple[Handler[Any], ...] = (

@@ -77,6 +77,7 @@ from cordwood.node.replication.saved_starts import SavedStarts
 from cordwood.node.replication.setting_aside import SettingAside
 from cordwood.node.replication.suspects import Suspects
 from cordwood.node.replication.withheld import Withheld
+from cordwood.node.requests.access import Access
 from cordwood.node.requests.astray_producers import AstrayProducers
 from cordwood.node.requests.catching_up import CatchingUp
 from cordwood.node.requests.census import Census, NoCensus
@@ -192,6 +193,7 @@ class Node:
         self._log_ends = LogEnds(loop, hosted, reports)
         logs.keep_high_watermarks(self._high_watermark_of)
         # Requests
+        self.access = Access(image)
         self.parked = ParkedRequests(loop)
         self.held_heartbeats = HeldHeartbeats(loop, self.parked)
         self.fetch_sessions = FetchSessions(image.settings.max_incremental_fetch_session_cache_slots, seed)
@@ -223,7 +225,9 @@ class Node:
 
         self.catching_up = CatchingUp(loop, image)
         self.wide_requests = WideRequests(loop.turns)
-        self._router = Router(loop, image, self.parked, self.catching_up, self.wide_requests, served_by(self))
+        self._router = Router(
+            loop, image, self.access, self.parked, self.catching_up, self.wide_requests, served_by(self)
+        )
         for topic in image.sorted_topics():
             self._topic_created(topic)
         self.acks.schedule(now)

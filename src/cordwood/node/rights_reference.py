@@ -6,7 +6,7 @@
 import sys
 
 from cordwood.node.apis import SERVED
-from cordwood.node.rights import RIGHTS, Right, Without
+from cordwood.node.requests.rights import RIGHTS, Right, Without
 from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import Api
 
@@ -16,7 +16,7 @@ _INTRODUCTION = """\
 The operation and the resource that each request needs, as with Apache Kafka, and what a request without the right
 gets. **Nothing is refused yet**: there is no authorizer, and every peer is `User:ANONYMOUS`. Until there is one the
 network protects a broker: its [listeners](configuration.md) and a firewall. This page is generated from the table in
-`node/rights.py` (`make docs`).
+`node/requests/rights.py` (`make docs`).
 
 An embedded broker's `broker.log` belongs to the process that made it and asks nobody.
 

@@ -45,6 +45,7 @@ from cordwood.model.identifiers import (
     ZERO_TOPIC_ID,
     TopicId,
     check_topic_name,
+    no_topic_with,
 )
 from cordwood.model.settings.topic_settings import TopicSettings
 
@@ -419,7 +420,7 @@ def _topic_to_delete(image: ClusterImage, reference: TopicReference) -> TopicIma
     topic = _referred(image, reference)
     if topic is None:
         if reference.name is None:
-            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {reference.topic_id}.")
+            raise no_topic_with(reference.topic_id)
         raise _unknown(reference.name)
     if topic.internal:
         lost = "the positions of all consumers" if topic.name == CONSUMER_OFFSETS_TOPIC else "all open transactions"

@@ -13,7 +13,7 @@ from cordwood.cluster.metadata.image import ClusterImage, TopicChange, TopicImag
 from cordwood.cluster.metadata.partitions import PartitionImage
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.identifiers import TopicId, TopicPartition, no_topic_with
 from cordwood.model.moment import Moment
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.serving import Serving
@@ -100,7 +100,7 @@ class HostedReplicas:
             return self.leader(topic, index)
         found = self._image.topics_by_id.get(topic)
         if found is None:
-            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic}.")
+            raise no_topic_with(topic)
         return self.leader(found.name, index)
 
     def leader_for_follower(self, topic: str | TopicId, index: int, follower: int) -> Partition:
@@ -121,7 +121,7 @@ class HostedReplicas:
         """The partition, whoever leads it, for another of its replicas."""
         found = None if topic_id is None else self._image.topics_by_id.get(topic_id)
         if found is None:
-            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic_id}.")
+            raise no_topic_with(topic_id)
         partition = self.get(found.name, index)
         if partition is not None and asker in partition.image.replicas:
             role = partition.role

@@ -23,7 +23,7 @@ from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.ports import Reply
 from cordwood.node.loop.timers import Timer
 from cordwood.node.loop.turns import Steps
-from cordwood.node.requests.brokers_only import is_proven, may_be_keyless
+from cordwood.node.requests.proven_brokers import is_proven, may_be_keyless
 from cordwood.wire.requests import RequestHeader
 
 PATIENCE_MS = 2_000

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import NO_OFFSET, LeaderEpoch, Offset, TopicId
+from cordwood.security.sessions import ANONYMOUS, Principal
 from cordwood.wire.fetch import UNKNOWN_HIGH_WATERMARK, FetchPartition
 from cordwood.wire.widths import READ_BY_ONE_CLIENT
 
@@ -102,7 +103,7 @@ def targets_of(topic: TopicKey, partitions: Iterable[FetchPartition]) -> list[Ta
 
 
 class FetchSession:
-    __slots__ = ("connection_id", "created_ms", "epoch", "id", "last_used_ms", "targets", "uses_topic_ids")
+    __slots__ = ("connection_id", "created_ms", "epoch", "id", "last_used_ms", "principal", "targets", "uses_topic_ids")
 
     def __init__(
         self,
@@ -110,9 +111,12 @@ class FetchSession:
         targets: dict[TargetKey, Target],
         uses_topic_ids: bool,
         connection_id: int,
+        principal: Principal,
         boot_ms: int,
     ) -> None:
         self.id = session_id
+        self.principal = principal
+        """The session's owner: nobody else goes on with it."""
         self.connection_id = connection_id
         """The connection that used the session last."""
         self.targets = targets
@@ -172,19 +176,21 @@ class FetchSessions:
         uses_topic_ids: bool,
         boot_ms: int,
         connection_id: int = 0,
+        principal: Principal = ANONYMOUS,
     ) -> FetchPlan:
         """Plans which partitions this request reads. Raises the top-level errors of the session protocol."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if session_id in self._sessions:
+            ended = self._sessions.get(session_id)
+            if ended is not None and ended.principal == principal:
                 self._forget(session_id)
             if epoch == INITIAL_EPOCH and asked:
                 # `key` is not called for each partition: there may be 50,000.
                 targets = {(target.topic, target.partition): target for target in asked}
-                session = self._create(targets, uses_topic_ids, connection_id, boot_ms)
+                session = self._create(targets, uses_topic_ids, connection_id, principal, boot_ms)
                 return FetchPlan(list(targets.values()), Mode.FULL, session)
             return FetchPlan(asked, Mode.FULL, None)
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.principal != principal:
             raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             raise ProtocolError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -226,7 +232,12 @@ class FetchSessions:
         return FetchPlan(list(session.targets.values()), Mode.INCREMENTAL, session)
 
     def _create(
-        self, targets: dict[TargetKey, Target], uses_topic_ids: bool, connection_id: int, boot_ms: int
+        self,
+        targets: dict[TargetKey, Target],
+        uses_topic_ids: bool,
+        connection_id: int,
+        principal: Principal,
+        boot_ms: int,
     ) -> FetchSession | None:
         """Creates a session; None if there is no room: the reader goes on with full fetches."""
         while len(mine := self._of_connection.get(connection_id, {})) >= MAX_OF_CONNECTION:
@@ -237,7 +248,7 @@ class FetchSessions:
         session_id = self._ids.randint(1, 0x7FFFFFFF)
         while session_id in self._sessions:
             session_id = self._ids.randint(1, 0x7FFFFFFF)
-        session = FetchSession(session_id, targets, uses_topic_ids, connection_id, boot_ms)
+        session = FetchSession(session_id, targets, uses_topic_ids, connection_id, principal, boot_ms)
         self._sessions[session_id] = session
         self._of_connection.setdefault(connection_id, {})[session_id] = None
         self.remembered += len(targets)

@@ -7,9 +7,10 @@ from cordwood.model.moment import Moment
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.ports import Reply
 from cordwood.node.loop.turns import Steps
-from cordwood.node.requests.brokers_only import is_proven
+from cordwood.node.requests.access import Access
 from cordwood.node.requests.catching_up import CatchingUp
 from cordwood.node.requests.parked import ParkedRequests
+from cordwood.node.requests.proven_brokers import is_proven
 from cordwood.node.requests.request import Request, Served
 from cordwood.node.requests.wide_requests import NARROW_BYTES, WideRequests
 from cordwood.wire.api_versions import encode_unsupported_version
@@ -24,6 +25,7 @@ class Router:
         self,
         loop: Loop,
         image: ClusterImage,
+        access: Access,
         parked: ParkedRequests,
         catching_up: CatchingUp,
         wide_requests: WideRequests,
@@ -31,6 +33,7 @@ class Router:
     ) -> None:
         self._loop = loop
         self._image = image
+        self._access = access
         self._catching_up = catching_up
         self._wide_requests = wide_requests
         self._parked = parked
@@ -62,7 +65,7 @@ class Router:
             self._wide_requests.wait(reply, len(frame), self._late(served, header, frame, reply))
             return
         try:
-            steps = served.handle(Request(header, frame, reply, now, loop.turns))
+            steps = served.handle(Request(header, frame, reply, now, loop.turns, self._access))
         except BadRequest as problem:
             reply.hang_up(problem.message)
             return
@@ -80,6 +83,6 @@ class Router:
         return self._handled(served, header, memoryview(bytearray(frame)), reply)
 
     def _handled(self, served: Served, header: RequestHeader, frame: memoryview, reply: Reply) -> Steps:
-        steps = served.handle(Request(header, frame, reply, self._loop.now, self._loop.turns))
+        steps = served.handle(Request(header, frame, reply, self._loop.now, self._loop.turns, self._access))
         if steps is not None:
             yield from steps

@@ -12,12 +12,14 @@ from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.logger_configs import alter_loggers, describe_loggers
 from cordwood.node.requests.outcomes import each_outcome, status
 from cordwood.node.requests.request import Made, Request, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.loop.loop import Loop
     from cordwood.node.loop.reports import Reports
+    from cordwood.node.requests.access import Judge
     from cordwood.node.requests.logger_configs import LogLevels
     from cordwood.wire.message_types.alter_configs import AlterConfigs
     from cordwood.wire.message_types.describe_configs import DescribeConfigs
@@ -44,10 +46,15 @@ def describe(rooms: ConfigRooms, request: Request[DescribeConfigs]) -> Steps:
     def entry(found: ConfigEntry) -> DescribeConfigs.AnswerConfig:
         return _described(found, body.include_synonyms, body.include_documentation)
 
+    judge = request.judge
+
     def result(asked: DescribeConfigs.RequestResource) -> DescribeConfigs.AnswerResult:
         outcome: list[ConfigEntry] | ProtocolError
         try:
             resource = ConfigResource(asked.resource_type, asked.resource_name)
+            refusal = _refusal(judge, Operation.DESCRIBE_CONFIGS, resource)
+            if refusal is not None:
+                raise refusal
             outcome = _describe(rooms, resource, asked.configuration_keys)
         except ProtocolError as refusal:
             outcome = refusal
@@ -59,6 +66,15 @@ def describe(rooms: ConfigRooms, request: Request[DescribeConfigs]) -> Steps:
         }
 
     request.answer(results=Made(list(reversed(resources.values())), result))
+
+
+def _refusal(judge: Judge, operation: Operation, resource: ConfigResource) -> ProtocolError | None:
+    """The answer to somebody without the right to settings of this resource, or None."""
+    if resource.resource_type == ResourceType.TOPIC:
+        return judge.refusal(operation, ResourceKind.TOPIC, resource.name)
+    if resource.resource_type == ResourceType.GROUP:
+        return judge.refusal(operation, ResourceKind.GROUP, resource.name)
+    return judge.refusal(operation, ResourceKind.CLUSTER)
 
 
 def _describe(rooms: ConfigRooms, resource: ConfigResource, names: Sequence[str] | None) -> list[ConfigEntry]:
@@ -94,12 +110,15 @@ def incremental_alter(rooms: ConfigRooms, request: Request[IncrementalAlterConfi
         for resource in body.resources
     ]
     resources = [resource for resource, _ in asked]
+    refused = _refused(request.judge, resources)
+    asked = [each for each in asked if each[0] not in refused]
     # Levels of loggers belong to this process and are not stored.
     loggers = _alter_loggers(rooms, asked, validate_only=body.validate_only)
     stored = [(resource, changes) for resource, changes in asked if resource not in loggers]
+    settled = {**loggers, **refused}
 
     def altered(outcomes: Outcomes | Exception) -> None:
-        _altered(rooms, request, resources, outcomes if isinstance(outcomes, Exception) else {**outcomes, **loggers})
+        _altered(rooms, request, resources, outcomes, settled)
 
     if not stored:
         altered({})
@@ -135,10 +154,27 @@ def alter(rooms: ConfigRooms, request: Request[AlterConfigs]) -> Steps:
         )
         for resource in body.resources
     ]
+    resources = [resource for resource, _ in asked]
+    refused = _refused(request.judge, resources)
+    allowed = [each for each in asked if each[0] not in refused]
+
+    def altered(outcomes: Outcomes | Exception) -> None:
+        _altered(rooms, request, resources, outcomes, refused)
+
+    if not allowed:
+        altered({})
+        return
     rooms.loop.effects.metadata(
-        lambda writer: writer.replace_configs(asked, validate_only=body.validate_only),
-        lambda outcomes: _altered(rooms, request, [resource for resource, _ in asked], outcomes),
+        lambda writer: writer.replace_configs(allowed, validate_only=body.validate_only), altered
     )
+
+
+def _refused(judge: Judge, resources: list[ConfigResource]) -> dict[ConfigResource, ProtocolError | None]:
+    """The resources whose settings the principal may not change, with the answer for each."""
+    if not judge.asks:
+        return {}
+    refusals = ((resource, _refusal(judge, Operation.ALTER_CONFIGS, resource)) for resource in resources)
+    return {resource: refusal for resource, refusal in refusals if refusal is not None}
 
 
 def _altered(
@@ -146,13 +182,18 @@ def _altered(
     request: Request[AlterConfigs] | Request[IncrementalAlterConfigs],
     resources: list[ConfigResource],
     outcomes: Outcomes | Exception,
+    settled: dict[ConfigResource, ProtocolError | None],
 ) -> None:
+    """Answers with the outcomes of stored settings, and those that were settled here."""
+
     def response(altered: tuple[ConfigResource, object]) -> AlterConfigs.AnswerResponse:
         resource, outcome = altered
         return {**status(outcome), "resource_type": resource.resource_type, "resource_name": resource.name}
 
-    found = each_outcome(rooms.reports, outcomes, list(dict.fromkeys(resources)))
-    request.answer(responses=Made(found, response))
+    asked = list(dict.fromkeys(resources))
+    found = dict(each_outcome(rooms.reports, outcomes, [each for each in asked if each not in settled]))
+    found |= settled
+    request.answer(responses=Made([(each, found[each]) for each in asked], response))
 
 
 def list_resources(rooms: ConfigRooms, request: Request[ListConfigResources]) -> None:
@@ -161,6 +202,9 @@ def list_resources(rooms: ConfigRooms, request: Request[ListConfigResources]) ->
     wanted = [ResourceType.CLIENT_METRICS] if request.version == 0 else list(body.resource_types)
     error, resources = ErrorCode.NONE, list[ConfigResource]()
     try:
+        refusal = request.judge.refusal(Operation.DESCRIBE_CONFIGS, ResourceKind.CLUSTER)
+        if refusal is not None:
+            raise refusal
         resources = config_resources(rooms.image, wanted)
     except ProtocolError as refusal:
         error = refusal.code

@@ -9,6 +9,7 @@ from cordwood.log.directory.findings import Finding
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.requests.brokers_only import check_broker
 from cordwood.node.requests.request import Request, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -40,13 +41,17 @@ def damage_list(rooms: DamageRooms, request: Request[DamageList]) -> None:
     """Lists the damage in these topics (null: in all). The number of kept findings is bounded."""
     wanted = request.decode().topics
     topics = None if wanted is None else set(wanted)
-    findings = rooms.damage.findings
+    findings, judge = rooms.damage.findings, request.judge
+
+    def is_told(topic: str) -> bool:
+        return (topics is None or topic in topics) and judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, topic)
+
     request.answer(
         error_code=ErrorCode.NONE,
         findings=[
             _described(finding, rooms.repair.why_not(finding))
             for finding in rooms.damage.known()
-            if topics is None or finding.partition.topic in topics
+            if is_told(finding.partition.topic)
         ],
         findings_not_kept=findings.not_kept,
         pass_began_ms=NEVER if findings.pass_began_ms is None else findings.pass_began_ms,
@@ -61,7 +66,7 @@ def damage_list(rooms: DamageRooms, request: Request[DamageList]) -> None:
                 "repaired_ms": repaired.repaired_ms,
             }
             for repaired in findings.repairs
-            if topics is None or repaired.partition.topic in topics
+            if is_told(repaired.partition.topic)
         ],
     )
 
@@ -84,7 +89,7 @@ def sound_batches(rooms: DamageRooms, request: Request[SoundBatches]) -> None:
     """Gives checked batches to another replica, from this broker's log, whoever leads. Newly found damage is noted."""
     asked = request.decode()
     try:
-        check_broker(rooms.image, request.header, request.reply.session.entrance, asked.broker_id, asked.broker_epoch)
+        check_broker(rooms.image, request, asked.broker_id, asked.broker_epoch)
         partition = rooms.hosted.replica_for(asked.topic_id, asked.partition, asked.broker_id)
         log = partition.log
         if not log.replayed.ready:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from cordwood.model.errors import ErrorCode
 from cordwood.node.requests.request import Request, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ class DescribingRooms(Protocol):
 
 
 def describe_node(rooms: DescribingRooms, request: Request[DescribeNode]) -> None:
+    refusal = request.judge.error(Operation.DESCRIBE, ResourceKind.CLUSTER)
+    if refusal is not ErrorCode.NONE:
+        request.answer(error_code=refusal)
+        return
     most = min(max(request.decode().most_clients, 0), MOST_CLIENTS)
     census = rooms.census
     request.answer(

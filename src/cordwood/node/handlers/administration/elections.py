@@ -12,6 +12,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.outcomes import each_outcome, status
 from cordwood.node.requests.request import Made, Request, by_topic, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ def elect_leaders(rooms: ElectionRooms, request: Request[ElectLeaders]) -> Steps
     if kind not in (PREFERRED, UNCLEAN):
         request.answer(error_code=ErrorCode.INVALID_REQUEST, replica_election_results=())
         return
+    refusal = request.judge.refusal(Operation.ALTER, ResourceKind.CLUSTER)
+    if refusal is not None:
+        _refuse(request, body, refusal)
+        return
     everywhere = body.topic_partitions is None
     partitions: list[tuple[str, int]] = []
     if body.topic_partitions is None:
@@ -67,6 +72,20 @@ def elect_leaders(rooms: ElectionRooms, request: Request[ElectLeaders]) -> Steps
         return writer.accept_losses(partitions, leader)
 
     rooms.loop.effects.metadata(elections, elected)
+
+
+def _refuse(request: Request[ElectLeaders], body: ElectLeaders.Request, refusal: ProtocolError) -> None:
+    """Refuses the request as a whole, and, for clients of version 0, each partition that it names."""
+    request.answer(
+        error_code=refusal.code,
+        replica_election_results=[
+            {
+                "topic": topic.topic,
+                "partition_result": [{"partition_id": index, **status(refusal)} for index in topic.partitions],
+            }
+            for topic in body.topic_partitions or ()
+        ],
+    )
 
 
 def _answer(

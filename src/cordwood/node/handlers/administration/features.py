@@ -12,6 +12,7 @@ from cordwood.cluster.metadata.versions import FEATURE
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.requests.outcomes import each_outcome, status
 from cordwood.node.requests.request import Request, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.api_versions import FinalizedFeature, SupportedFeature
 from cordwood.wire.apis import ApiKey
 
@@ -61,6 +62,9 @@ def update_features(rooms: FeatureRooms, request: Request[UpdateFeatures]) -> No
     names = [update.feature for update in body.feature_updates]
     validate_only = request.version > 0 and body.validate_only
     try:
+        refusal = request.judge.refusal(Operation.ALTER, ResourceKind.CLUSTER)
+        if refusal is not None:
+            raise refusal
         if len(set(names)) < len(names):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "A feature is named twice.")
         for update in body.feature_updates:

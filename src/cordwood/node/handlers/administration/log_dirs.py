@@ -8,6 +8,7 @@ from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.node.loop.turns import Steps
 from cordwood.node.partitions.partition import Partition
 from cordwood.node.requests.request import Request, by_topic, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def describe_log_dirs(rooms: LogDirRooms, request: Request[DescribeLogDirs]) -> 
     """Describes the data directories, with the size of each requested partition (null: of all). A partition without a
     log is listed in the first directory."""
     body = yield from request.read()
+    refusal = request.judge.error(Operation.DESCRIBE, ResourceKind.CLUSTER)
+    if refusal is not ErrorCode.NONE:
+        request.answer(error_code=refusal, results=())
+        return
     # A partition that is asked for more than once is told once.
     asked = dict.fromkeys((topic.topic, index) for topic in body.topics or () for index in topic.partitions)
     names = (partition.name for partition in list(rooms.hosted)) if body.topics is None else iter(asked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
@@ -20,7 +20,7 @@ from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.encoded_topics import EncodedTopics, leader_told, offline_replicas
 from cordwood.node.requests.request import Made, Request, serves
 from cordwood.node.requests.told_brokers import reached_by
-from cordwood.security.operations import ResourceKind, as_bits
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.api_versions import decode_api_versions, encode_api_versions_response
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.metadata import (
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cordwood.node.loop.loop import Loop
     from cordwood.node.loop.reports import Reports
     from cordwood.node.partitions.full_disk import FullDisk
+    from cordwood.node.requests.access import Judge
     from cordwood.node.requests.astray_producers import AstrayProducers
     from cordwood.node.requests.librdkafka_clients import LibrdkafkaClients
     from cordwood.node.requests.told_brokers import ToldBrokers
@@ -48,10 +49,6 @@ if TYPE_CHECKING:
     from cordwood.wire.message_types.describe_topic_partitions import DescribeTopicPartitions
     from cordwood.wire.message_types.metadata import Metadata
 
-
-# All operations, since there is no authorizer.
-ALL_TOPIC_OPERATIONS = as_bits(ResourceKind.TOPIC.operations)
-ALL_CLUSTER_OPERATIONS = as_bits(ResourceKind.CLUSTER.operations)
 
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2
 
@@ -128,9 +125,15 @@ def _metadata(rooms: MetadataRooms, request: Request, body: MetadataRequest) -> 
             asked.setdefault(each.topic_id or each.name, each)
         body = body._replace(topics=list(asked.values()))
     missing = [] if body.topics is None else _creatable(rooms, body)
-    if not missing:
-        return _answer_metadata(rooms, request, body, {})
     errors: dict[str, ProtocolError] = {}
+    judge = request.judge
+    if judge.asks:
+        missing = [name for name in missing if judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, name)]
+        refusals = {name: judge.refusal(Operation.CREATE, ResourceKind.TOPIC, name) for name in missing}
+        errors = {name: refusal for name, refusal in refusals.items() if refusal is not None}
+        missing = [name for name in missing if name not in errors]
+    if not missing:
+        return _answer_metadata(rooms, request, body, errors)
 
     def created(results: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
         if isinstance(results, Exception):
@@ -210,11 +213,18 @@ def _entries(
     version, entry = request.version, rooms.encoded_topics.entry
     connection_id = request.reply.connection_id
     on_librdkafka = connection_id in rooms.librdkafka_clients
-    operations = ALL_TOPIC_OPERATIONS if body.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    judge, with_operations = request.judge, body.include_topic_authorized_operations
+    operations = OPERATIONS_NOT_ASKED_FOR
     topics: list[bytes] = []
     for each in asked:
         topic = each if isinstance(each, TopicImage) else _find(rooms, each)
-        if topic is not None:
+        if judge.asks and not _is_seen(judge, each, topic):
+            refused = _not_seen(each)
+            if refused is not None and (refused.name is not None or version >= NULL_NAMES_FROM):
+                topics.append(encode_topic(version, refused))
+        elif topic is not None:
+            if with_operations:
+                operations = judge.operations(ResourceKind.TOPIC, topic.name)
             astray = rooms.astray_producers.to_free(connection_id, topic) if on_librdkafka else frozenset[int]()
             topics.append(
                 entry(topic, version, operations, unreachable, on_librdkafka=on_librdkafka, leaderless=astray)
@@ -222,6 +232,23 @@ def _entries(
         elif isinstance(each, RequestedTopic) and (unknown := _unknown(each, version, errors)) is not None:
             topics.append(encode_topic(version, unknown))
     return topics
+
+
+def _is_seen(judge: Judge, asked: TopicImage | RequestedTopic, topic: TopicImage | None) -> bool:
+    """True if the principal may know whether there is such a topic."""
+    name = None if topic is None else topic.name
+    if isinstance(asked, RequestedTopic) and asked.topic_id is None:
+        name = asked.name
+    return name is None or judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, name)
+
+
+def _not_seen(asked: TopicImage | RequestedTopic) -> TopicMetadata | None:
+    """The entry of a topic that the principal may not know of; None: the topic is left out."""
+    if isinstance(asked, TopicImage):
+        return None
+    if asked.topic_id is not None:
+        return TopicMetadata(None, asked.topic_id, (), error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+    return TopicMetadata(asked.name, None, (), error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _send_metadata(rooms: MetadataRooms, request: Request, body: MetadataRequest, topics: list[bytes]) -> None:
@@ -235,7 +262,9 @@ def _send_metadata(rooms: MetadataRooms, request: Request, body: MetadataRequest
             controller_id=image.controller_id,
             topics=topics,
             cluster_authorized_operations=(
-                ALL_CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+                request.judge.operations(ResourceKind.CLUSTER)
+                if body.include_cluster_authorized_operations
+                else OPERATIONS_NOT_ASKED_FOR
             ),
         )
     )
@@ -277,7 +306,7 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatched else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
     operations = OPERATIONS_NOT_ASKED_FOR
     if body.include_cluster_authorized_operations:
-        operations = ALL_CLUSTER_OPERATIONS
+        operations = request.judge.operations(ResourceKind.CLUSTER)
     taking_part = {broker_id: broker for broker_id, broker in rooms.image.brokers.items() if not broker.fenced}
     asked = rooms.image.members if body.include_fenced_brokers else taking_part
     brokers = reached_by(request.reply.session.entrance.name, asked) if error is ErrorCode.NONE else []
@@ -287,12 +316,12 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
         endpoint_type=wanted,
         cluster_id=rooms.image.cluster_id,
         controller_id=rooms.image.controller_id,
-        brokers=[_described(rooms.image, broker, rooms.full_disk) for broker in brokers],
+        brokers=[_described(rooms.image, request.judge, broker, rooms.full_disk) for broker in brokers],
         cluster_authorized_operations=operations,
     )
 
 
-def _described(image: ClusterImage, broker: NodeEndpoint, own: FullDisk) -> DescribeCluster.AnswerBroker:
+def _described(image: ClusterImage, judge: Judge, broker: NodeEndpoint, own: FullDisk) -> DescribeCluster.AnswerBroker:
     """The part that a broker takes in the cluster. A broker that is away counts as fenced, as in Kafka. `own`: the disk
     of this broker: a lone broker does not register it."""
     broker_id, host, port, rack = broker
@@ -308,22 +337,29 @@ def _described(image: ClusterImage, broker: NodeEndpoint, own: FullDisk) -> Desc
         "is_disk_full": (registered is not None and registered.disk_full) or (broker_id == image.node_id and own.full),
         "is_cordoned": broker_id in image.cordoned_brokers(),
         "is_away": registered is None,
-        "withheld": () if registered is None else [_named(image, name) for name in registered.withheld],
+        "withheld": () if registered is None else list(_named(image, judge, registered.withheld)),
     }
 
 
-def _named(image: ClusterImage, partition: str) -> str:
-    """A partition of a broker's row by the name of its topic, if the name is known."""
-    topic_id, _, index = partition.rpartition("/")
-    topic = image.topic_name(TopicId(topic_id)) if topic_id else None
-    return partition if topic is None else f"{topic}-{index}"
+def _named(image: ClusterImage, judge: Judge, partitions: Sequence[str]) -> Iterator[str]:
+    """Partitions of a broker's row by the names of their topics, where the names are known."""
+    for partition in partitions:
+        topic_id, _, index = partition.rpartition("/")
+        topic = image.topic_name(TopicId(topic_id)) if topic_id else None
+        if topic is None:
+            yield partition
+        elif judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, topic):
+            yield f"{topic}-{index}"
 
 
 def describe_topic_partitions(rooms: MetadataRooms, request: Request[DescribeTopicPartitions]) -> Steps:
     """Describes topics page by page: a cursor says where the next page begins."""
     body = yield from request.read()
+    judge = request.judge
     asked = sorted({topic.name for topic in body.topics})
     names = asked or [topic.name for topic in rooms.image.sorted_topics()]
+    if judge.asks and not asked:
+        names = [name for name in names if judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, name)]
     cursor = body.cursor
     topics: list[DescribeTopicPartitions.AnswerTopic] = []
     most = rooms.image.settings.max_request_partition_size_limit
@@ -342,8 +378,15 @@ def describe_topic_partitions(rooms: MetadataRooms, request: Request[DescribeTop
         if room == 0:
             next_cursor = {"topic_name": name, "partition_index": first}
             break
-        topic = rooms.image.topics.get(name)
-        topics.append(_described_topic(rooms.image, name, topic, first, room, unreachable))
+        refused = not judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, name)
+        topic = None if refused else rooms.image.topics.get(name)
+        described = _described_topic(rooms.image, name, topic, first, room, unreachable)
+        if refused:
+            described["error_code"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        described["topic_authorized_operations"] = (
+            OPERATIONS_NOT_ASKED_FOR if refused else judge.operations(ResourceKind.TOPIC, name)
+        )
+        topics.append(described)
         if not len(topics) % ENCODED_PER_STEP:
             yield
         count = 0 if topic is None else max(0, len(topic.partitions) - first)
@@ -373,7 +416,6 @@ def _described_topic(
         "topic_id": ZERO_TOPIC_ID if topic is None else topic.topic_id,
         "is_internal": topic is not None and topic.internal,
         "partitions": Made(list(enumerate(partitions, first)), described),
-        "topic_authorized_operations": ALL_TOPIC_OPERATIONS,
     }
 
 

@@ -12,6 +12,7 @@ from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import Request, by_topic, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -35,11 +36,12 @@ class MovingRooms(Protocol):
 
 def alter_replica_log_dirs(rooms: MovingRooms, request: Request[AlterReplicaLogDirs]) -> Steps:
     body = yield from request.read()
+    refusal = request.judge.error(Operation.ALTER, ResourceKind.CLUSTER)
     answers: list[tuple[str, AlterReplicaLogDirs.AnswerPartition]] = []
     for each in body.dirs:
         for topic in each.topics:
             for index in topic.partitions:
-                error = _move(rooms, TopicPartition(topic.name, index), each.path)
+                error = refusal or _move(rooms, TopicPartition(topic.name, index), each.path)
                 answers.append((topic.name, {"partition_index": index, "error_code": error}))
                 if not len(answers) % ASKED_PER_STEP:
                     yield

@@ -10,6 +10,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.outcomes import each_outcome, status
 from cordwood.node.requests.request import Made, Request, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ class ReassignmentRooms(Protocol):
 
 def alter_partition_reassignments(rooms: ReassignmentRooms, request: Request[AlterPartitionReassignments]) -> Steps:
     body = yield from request.read()
+    refusal = request.judge.refusal(Operation.ALTER, ResourceKind.CLUSTER)
+    if refusal is not None:
+        request.answer(**status(refusal), responses=())
+        return
     moves = []
     for topic in body.topics:
         for each in topic.partitions:
@@ -65,6 +70,10 @@ def alter_partition_reassignments(rooms: ReassignmentRooms, request: Request[Alt
 
 def list_partition_reassignments(rooms: ReassignmentRooms, request: Request[ListPartitionReassignments]) -> Steps:
     body = yield from request.read()
+    refusal = request.judge.refusal(Operation.DESCRIBE, ResourceKind.CLUSTER)
+    if refusal is not None:
+        request.answer(**status(refusal), topics=())
+        return
     image = rooms.image
     asked: dict[str, Sequence[int]]
     if body.topics is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,17 +13,23 @@ from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionA
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID
 from cordwood.node.loop.turns import Steps
-from cordwood.node.requests.outcomes import each_outcome, status
+from cordwood.node.requests.outcomes import Key, Outcome, each_outcome, status
 from cordwood.node.requests.request import Made, Request, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.loop.loop import Loop
     from cordwood.node.loop.reports import Reports
+    from cordwood.node.requests.access import Judge
     from cordwood.wire.message_types.create_partitions import CreatePartitions
     from cordwood.wire.message_types.create_topics import CreateTopics
     from cordwood.wire.message_types.delete_topics import DeleteTopics
+
+
+SETTINGS_TOLD_FROM_VERSION = 5
+"""From this version on the answer to CreateTopics has the settings of the topic."""
 
 
 class TopicRooms(Protocol):
@@ -47,13 +53,44 @@ def create_topics(rooms: TopicRooms, request: Request[CreateTopics]) -> Steps:
         for topic in body.topics
     ]
 
-    def done(outcomes: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
-        names = list(dict.fromkeys(topic.name for topic in asked))
-        request.answer(
-            topics=Made(each_outcome(rooms.reports, outcomes, names), partial(_created, _Described(rooms.image)))
-        )
+    names = list(dict.fromkeys(topic.name for topic in asked))
+    judge = request.judge
+    refused = _refused(judge, Operation.CREATE, names)
+    allowed = [topic for topic in asked if topic.name not in refused]
 
-    rooms.loop.effects.metadata(lambda writer: writer.create_topics(asked, validate_only=body.validate_only), done)
+    def done(outcomes: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
+        found = _all_outcomes(rooms.reports, outcomes, names, refused)
+        hidden: set[str] = set()
+        if request.version >= SETTINGS_TOLD_FROM_VERSION:
+            hidden.update(_refused(judge, Operation.DESCRIBE_CONFIGS, names))
+        request.answer(topics=Made(found, partial(_created, _Described(rooms.image), hidden)))
+
+    if not allowed:
+        done({})
+        return
+    rooms.loop.effects.metadata(lambda writer: writer.create_topics(allowed, validate_only=body.validate_only), done)
+
+
+def _refused(judge: Judge, operation: Operation, names: Iterable[str]) -> dict[str, ProtocolError]:
+    """The topics with which the principal may not do this, with the answer for each."""
+    if not judge.asks:
+        return {}
+    refusals = ((name, judge.refusal(operation, ResourceKind.TOPIC, name)) for name in names)
+    return {name: refusal for name, refusal in refusals if refusal is not None}
+
+
+def _all_outcomes(
+    reports: Reports,
+    outcomes: Mapping[Key, Outcome] | Exception,
+    keys: list[Key],
+    refused: Mapping[Key, ProtocolError],
+) -> list[tuple[Key, Outcome | ProtocolError]]:
+    """The outcome of each key: that of the metadata's writer, or the refusal."""
+    found: dict[Key, Outcome | ProtocolError] = dict(
+        each_outcome(reports, outcomes, [key for key in keys if key not in refused])
+    )
+    found |= refused
+    return [(key, found[key]) for key in keys]
 
 
 class _Described:
@@ -70,7 +107,10 @@ class _Described:
         return self._entries
 
 
-def _created(described: _Described, topic: tuple[str, CreatedTopic | ProtocolError]) -> CreateTopics.AnswerTopic:
+def _created(
+    described: _Described, hidden: set[str], topic: tuple[str, CreatedTopic | ProtocolError]
+) -> CreateTopics.AnswerTopic:
+    """Describes a created topic. `hidden`: the topics whose settings are not told."""
     name, outcome = topic
     if isinstance(outcome, ProtocolError):
         return {
@@ -78,6 +118,17 @@ def _created(described: _Described, topic: tuple[str, CreatedTopic | ProtocolErr
             "topic_id": ZERO_TOPIC_ID,
             "error_code": outcome.code,
             "error_message": outcome.message,
+            "configs": (),
+        }
+    if name in hidden:
+        return {
+            "name": name,
+            "topic_id": outcome.topic_id,
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+            "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "num_partitions": -1,
+            "replication_factor": -1,
             "configs": (),
         }
     return {
@@ -108,11 +159,31 @@ def delete_topics(rooms: TopicRooms, request: Request[DeleteTopics]) -> Steps:
         asked = [TopicReference(topic.name, topic.topic_id) for topic in body.topics]
     else:
         asked = [TopicReference(name) for name in body.topic_names]
+    refused = _not_deletable(rooms.image, request.judge, asked) if request.judge.asks else {}
+    allowed = [each for each in asked if each not in refused]
 
     def deleted(outcomes: dict[TopicReference, TopicDeletion | ProtocolError] | Exception) -> None:
-        request.answer(responses=Made(each_outcome(rooms.reports, outcomes, list(dict.fromkeys(asked))), _deleted))
+        found = _all_outcomes(rooms.reports, outcomes, list(dict.fromkeys(asked)), refused)
+        request.answer(responses=Made(found, _deleted))
 
-    rooms.loop.effects.metadata(lambda writer: writer.delete_topics(asked), deleted)
+    if not allowed:
+        deleted({})
+        return
+    rooms.loop.effects.metadata(lambda writer: writer.delete_topics(allowed), deleted)
+
+
+def _not_deletable(
+    image: ClusterImage, judge: Judge, asked: list[TopicReference]
+) -> dict[TopicReference, ProtocolError]:
+    """The topics that the principal may not delete, with the answer for each."""
+    refused: dict[TopicReference, ProtocolError] = {}
+    for each in asked:
+        name = image.topic_name(each.topic_id or ZERO_TOPIC_ID) if each.name is None else each.name
+        topic_id = each.topic_id if each.name is None else None
+        refusal = None if name is None else judge.topic_refusal(Operation.DELETE, name, topic_id)
+        if refusal is not None:
+            refused[each] = refusal
+    return refused
 
 
 def _deleted(topic: tuple[TopicReference, TopicDeletion | ProtocolError]) -> DeleteTopics.AnswerResponse:
@@ -136,15 +207,20 @@ def create_partitions(rooms: TopicRooms, request: Request[CreatePartitions]) -> 
         for topic in body.topics
     ]
 
-    def grown(outcomes: dict[str, PartitionAddition | ProtocolError] | Exception) -> None:
-        names = list(dict.fromkeys(topic.name for topic in asked))
-        request.answer(
-            results=Made(
-                each_outcome(rooms.reports, outcomes, names), lambda topic: {"name": topic[0], **status(topic[1])}
-            )
-        )
+    names = list(dict.fromkeys(topic.name for topic in asked))
+    refused = _refused(request.judge, Operation.ALTER, names)
+    allowed = [topic for topic in asked if topic.name not in refused]
 
-    rooms.loop.effects.metadata(lambda writer: writer.create_partitions(asked, validate_only=body.validate_only), grown)
+    def grown(outcomes: dict[str, PartitionAddition | ProtocolError] | Exception) -> None:
+        found = _all_outcomes(rooms.reports, outcomes, names, refused)
+        request.answer(results=Made(found, lambda topic: {"name": topic[0], **status(topic[1])}))
+
+    if not allowed:
+        grown({})
+        return
+    rooms.loop.effects.metadata(
+        lambda writer: writer.create_partitions(allowed, validate_only=body.validate_only), grown
+    )
 
 
 HANDLERS = (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from cordwood.model.errors import ProtocolError
 from cordwood.node.requests.outcomes import each_outcome, status
 from cordwood.node.requests.request import Request, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ class UnregisteringRooms(Protocol):
 
 def unregister_broker(rooms: UnregisteringRooms, request: Request[UnregisterBroker]) -> None:
     broker_id = request.decode().broker_id
+    refusal = request.judge.refusal(Operation.ALTER, ResourceKind.CLUSTER)
+    if refusal is not None:
+        request.answer(**status(refusal))
+        return
 
     def forgotten(result: Exception | None) -> None:
         outcomes: dict[int, Exception | None] | Exception = {broker_id: None}

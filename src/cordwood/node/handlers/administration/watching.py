@@ -25,7 +25,7 @@ class WatchingRooms(Protocol):
 def watch_report(rooms: WatchingRooms, request: Request[WatchReport]) -> None:
     report = request.decode()
     try:
-        check_broker(rooms.image, request.header, request.reply.session.entrance, report.broker_id, report.broker_epoch)
+        check_broker(rooms.image, request, report.broker_id, report.broker_epoch)
     except ProtocolError as refusal:
         request.answer(error_code=refusal.code)
         return

@@ -19,11 +19,13 @@ from cordwood.model.identifiers import ZERO_TOPIC_ID
 from cordwood.node.handlers.coordination.group_administration import describe_each
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import Made, Request, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.coordinators.group_coordinator import GroupCoordinator
+    from cordwood.node.requests.access import Judge
     from cordwood.wire.message_types.consumer_group_describe import ConsumerGroupDescribe
     from cordwood.wire.message_types.consumer_group_heartbeat import ConsumerGroupHeartbeat
 
@@ -59,7 +61,7 @@ def consumer_group_heartbeat(rooms: ConsumerGroupRooms, request: Request[Consume
 
     if not member_id and request.version == 0 and body.member_epoch == JOINING:
         member_id = rooms.groups.members.new_member_id(request.header.client_id or "consumer")
-    refusal = _refusal(body, member_id)
+    refusal = _refusal(request.judge, body, member_id)
     if refusal is not None:
         answer(refusal)
         return
@@ -79,9 +81,17 @@ def consumer_group_heartbeat(rooms: ConsumerGroupRooms, request: Request[Consume
     rooms.groups.members.consumer_heartbeat(body.group_id, asked, answer)
 
 
-def _refusal(body: ConsumerGroupHeartbeat.Request, member_id: str) -> ProtocolError | None:
+def _refusal(judge: Judge, body: ConsumerGroupHeartbeat.Request, member_id: str) -> ProtocolError | None:
     if not body.group_id:
         return ProtocolError(ErrorCode.INVALID_REQUEST, "The group id is empty.")
+    refusal = judge.refusal(Operation.READ, ResourceKind.GROUP, body.group_id)
+    if refusal is None and judge.asks:
+        refusals = (
+            judge.refusal(Operation.DESCRIBE, ResourceKind.TOPIC, name) for name in body.subscribed_topic_names or ()
+        )
+        refusal = next((each for each in refusals if each is not None), None)
+    if refusal is not None:
+        return refusal
     if not member_id:
         return ProtocolError(ErrorCode.INVALID_REQUEST, "The member id is empty.")
     if "" in (body.instance_id, body.rack_id):
@@ -119,21 +129,39 @@ def _partitions(share: Share) -> list[ConsumerGroupHeartbeat.AnswerTopicPartitio
 
 def consumer_group_describe(rooms: ConsumerGroupRooms, request: Request[ConsumerGroupDescribe]) -> Steps:
     body = yield from request.read()
+    judge = request.judge
 
     def description(shard: GroupShard, group_id: str) -> ConsumerGroupDescribe.AnswerGroup:
         group = shard.consumer_groups.get(group_id)
         if group is None:
             return _nothing(ErrorCode.GROUP_ID_NOT_FOUND, "There is no group of the consumer protocol with this id.")
+        if judge.asks and any(
+            not judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, name) for name in _named(rooms, group)
+        ):
+            return _nothing(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The group reads topics that the client may not describe."
+            )
         return _description(rooms, group)
 
     yield from describe_each(
         rooms,
+        judge,
         body.group_ids,
         description,
         _nothing,
         lambda groups: request.answer(groups=groups),
         with_operations=body.include_authorized_operations,
     )
+
+
+def _named(rooms: ConsumerGroupRooms, group: ConsumerGroup) -> set[str]:
+    """The topics that a description of the group names."""
+    names: set[str] = set()
+    for member_id, member in group.members.items():
+        names |= set(member.profile.topics)
+        for share in (group.current(member_id).assigned, group.targets.get(member_id, NOTHING)):
+            names.update(rooms.image.topic_name(topic_id) or "" for topic_id, _ in by_topic_id(share))
+    return names - {""}
 
 
 def _nothing(error: ErrorCode, message: str | None = None) -> ConsumerGroupDescribe.AnswerGroup:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.families import (
     MAX_FAMILY_NAME_LENGTH,
     MAX_PLAN_BYTES,
@@ -18,6 +18,7 @@ from cordwood.model.families import (
 from cordwood.node.coordinators.family_coordinator import Standing
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import Made, Request, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.transactions.families import JOINED, Family
 from cordwood.transactions.families_deciding import Asked, Decision, Winner
 from cordwood.transactions.families_joining import MAX_SLOTS, Joined
@@ -29,6 +30,7 @@ from cordwood.wire.apis import ApiKey
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
+    from cordwood.node.requests.access import Judge
     from cordwood.wire.message_types.family_decide import FamilyDecide
     from cordwood.wire.message_types.family_join import FamilyJoin
     from cordwood.wire.message_types.family_list import FamilyList
@@ -68,7 +70,10 @@ def family_join(rooms: FamilyRooms, request: Request[FamilyJoin]) -> None:
 
     max_timeout_ms = rooms.image.settings.transaction_max_timeout_ms
     problem = _problem(body.family, body.batch_id)
-    if problem is not None:
+    refusal = _refusal(request.judge, Operation.WRITE, body.family)
+    if refusal is not None:
+        answer(Joined(refusal.code, refusal.message))
+    elif problem is not None:
         answer(Joined(ErrorCode.INVALID_REQUEST, problem))
     elif not 0 < body.timeout_ms <= max_timeout_ms:
         message = f"A timeout of {body.timeout_ms} ms is not between 1 and transaction.max.timeout.ms={max_timeout_ms}."
@@ -90,7 +95,10 @@ def family_renew(rooms: FamilyRooms, request: Request[FamilyRenew]) -> None:
         )
 
     problem = _problem(body.family, body.batch_id)
-    if problem is not None:
+    refusal = _refusal(request.judge, Operation.WRITE, body.family)
+    if refusal is not None:
+        answer(Standing(refusal.code), refusal.message)
+    elif problem is not None:
         answer(Standing(ErrorCode.INVALID_REQUEST), problem)
     else:
         rooms.transactions.families.renew(body.family, body.batch_id, answer)
@@ -110,6 +118,10 @@ def family_decide(rooms: FamilyRooms, request: Request[FamilyDecide]) -> Steps:
             last_batch_id=decision.last_batch_id,
         )
 
+    refusal = _refusal(request.judge, Operation.WRITE, body.family)
+    if refusal is not None:
+        answer(Decision(refusal.code, refusal.message))
+        return
     problem = _problem(body.family, body.batch_id)
     if problem is None and len(body.winners) > MAX_WINNERS:
         problem = f"A batch has at most {MAX_WINNERS} winners, not {len(body.winners)}."
@@ -145,7 +157,10 @@ def family_recall(rooms: FamilyRooms, request: Request[FamilyRecall]) -> None:
         )
 
     problem = _problem(body.family, 0)
-    if problem is not None:
+    refusal = _refusal(request.judge, Operation.DESCRIBE, body.family)
+    if refusal is not None:
+        answer(refusal.code, None, refusal.message)
+    elif problem is not None:
         answer(ErrorCode.INVALID_REQUEST, None, problem)
     else:
         rooms.transactions.families.recall(body.family, answer)
@@ -154,6 +169,10 @@ def family_recall(rooms: FamilyRooms, request: Request[FamilyRecall]) -> None:
 def family_list(rooms: FamilyRooms, request: Request[FamilyList]) -> Steps:
     body = yield from request.read()
     wanted = None if body.families is None else frozenset(body.families)
+    judge = request.judge
+
+    def is_told(name: str) -> bool:
+        return (wanted is None or name in wanted) and _refusal(judge, Operation.DESCRIBE, name) is None
 
     def listed(shards: list[Transactions]) -> Steps:
         found: list[Family] = []
@@ -161,7 +180,7 @@ def family_list(rooms: FamilyRooms, request: Request[FamilyList]) -> Steps:
             names = shard.families.names()
             for start in range(0, len(names), LISTED_PER_STEP):
                 some = names[start : start + LISTED_PER_STEP]
-                found += [shard.families.get(name) for name in some if wanted is None or name in wanted]
+                found += [shard.families.get(name) for name in some if is_told(name)]
                 yield
         request.answer(error_code=ErrorCode.NONE, families=Made(found, _described))
 
@@ -181,6 +200,11 @@ def _described(family: Family) -> FamilyList.AnswerFamily:
         "open_slots": states.count(State.ONGOING),
         "completing_slots": sum(state in PREPARED for state in states),
     }
+
+
+def _refusal(judge: Judge, operation: Operation, family: str) -> ProtocolError | None:
+    """The answer to somebody who may not do this with the family, or None."""
+    return judge.refusal(operation, ResourceKind.TRANSACTIONAL_ID, f"family:{family}")
 
 
 def _problem(family: str, batch_id: int) -> str | None:

@@ -12,20 +12,19 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import Made, Request, in_order, serves
-from cordwood.security.operations import ResourceKind, as_bits
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
 
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.coordinators.group_coordinator import GroupCoordinator
+    from cordwood.node.requests.access import Judge
     from cordwood.wire.message_types.delete_groups import DeleteGroups
     from cordwood.wire.message_types.describe_groups import DescribeGroups
     from cordwood.wire.message_types.list_groups import ListGroups
     from cordwood.wire.message_types.offset_delete import OffsetDelete
 
-
-ALL_GROUP_OPERATIONS = as_bits(ResourceKind.GROUP.operations)
 
 DELETION_REFUSALS = {
     ErrorCode.GROUP_ID_NOT_FOUND: "There is no such group.",
@@ -59,6 +58,7 @@ class GroupAdministrationRooms(Protocol):
 
 def describe_each(
     rooms: GroupAdministrationRooms,
+    judge: Judge,
     group_ids: Iterable[str],
     description: Callable[[GroupShard, str], Described],
     nothing: Callable[[ErrorCode], Described],
@@ -68,7 +68,6 @@ def describe_each(
 ) -> Steps:
     """Answers when all groups are found: each group once, in the order of the request. Groups are described while the
     answer is written."""
-    operations = ALL_GROUP_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED_FOR
     wanted = list(dict.fromkeys(group_ids))
 
     def all_found(found: list[GroupShard | ErrorCode]) -> None:
@@ -78,18 +77,22 @@ def describe_each(
         group_id, found = group
         fields = nothing(found) if isinstance(found, ErrorCode) else description(found, group_id)
         fields["group_id"] = group_id
-        fields["authorized_operations"] = operations
+        told = with_operations and found is not ResourceKind.GROUP.refusal
+        fields["authorized_operations"] = (
+            judge.operations(ResourceKind.GROUP, group_id) if told else OPERATIONS_NOT_ASKED_FOR
+        )
         return fields
 
     one_found = in_order(len(wanted), all_found)
     for place, group_id in enumerate(wanted):
         if place and not place % LOOKED_UP_PER_STEP:
             yield
-        if group_id:
+        refusal = judge.group_error(Operation.DESCRIBE, group_id)
+        if refusal is ErrorCode.NONE:
             done = partial(one_found, place)
             rooms.groups.describe(group_id, done, done)
         else:
-            one_found(place, ErrorCode.INVALID_GROUP_ID)
+            one_found(place, refusal)
 
 
 def describe_groups(rooms: GroupAdministrationRooms, request: Request[DescribeGroups]) -> Steps:
@@ -101,6 +104,7 @@ def describe_groups(rooms: GroupAdministrationRooms, request: Request[DescribeGr
 
     yield from describe_each(
         rooms,
+        request.judge,
         body.groups,
         description,
         _nothing,
@@ -163,8 +167,11 @@ def list_groups(rooms: GroupAdministrationRooms, request: Request[ListGroups]) -
     states = {state.lower() for state in body.states_filter or () if len(state) <= LONGEST_FILTER}
     types = {kind.lower() for kind in body.types_filter or () if len(kind) <= LONGEST_FILTER}
     any_state, any_type = not body.states_filter, not body.types_filter
+    judge = request.judge
 
     def wanted(listing: GroupListing) -> bool:
+        if not judge.may(Operation.DESCRIBE, ResourceKind.GROUP, listing.group_id):
+            return False
         return (any_state or listing.state.lower() in states) and (any_type or listing.kind.lower() in types)
 
     def listing(error: ErrorCode) -> Steps:
@@ -182,6 +189,7 @@ def list_groups(rooms: GroupAdministrationRooms, request: Request[ListGroups]) -
 def delete_groups(rooms: GroupAdministrationRooms, request: Request[DeleteGroups]) -> Steps:
     body = yield from request.read()
     group_ids = list(dict.fromkeys(body.groups_names))
+    judge = request.judge
 
     def all_deleted(errors: list[ErrorCode]) -> None:
         request.answer(results=Made(list(zip(group_ids, errors, strict=True)), result))
@@ -194,10 +202,11 @@ def delete_groups(rooms: GroupAdministrationRooms, request: Request[DeleteGroups
     for place, group_id in enumerate(group_ids):
         if place and not place % DELETED_PER_STEP:
             yield
-        if group_id:
+        refusal = judge.group_error(Operation.DELETE, group_id)
+        if refusal is ErrorCode.NONE:
             rooms.groups.delete(group_id, partial(deleted, place))
         else:
-            deleted(place, ErrorCode.INVALID_GROUP_ID)
+            deleted(place, refusal)
 
 
 def offset_delete(rooms: GroupAdministrationRooms, request: Request[OffsetDelete]) -> Steps:
@@ -205,7 +214,17 @@ def offset_delete(rooms: GroupAdministrationRooms, request: Request[OffsetDelete
     asked = [
         TopicPartition(topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions
     ]
-    there = [partition for partition in asked if rooms.image.partition_of(*partition) is not None]
+    judge = request.judge
+    refused = {
+        name
+        for name in dict.fromkeys(partition.topic for partition in asked)
+        if not judge.may(Operation.READ, ResourceKind.TOPIC, name)
+    }
+    there = [
+        partition
+        for partition in asked
+        if partition.topic not in refused and rooms.image.partition_of(*partition) is not None
+    ]
 
     def deleted(outcomes: list[ErrorCode | list[ErrorCode]]) -> None:
         errors: dict[TopicPartition, ErrorCode] = {}
@@ -220,6 +239,8 @@ def offset_delete(rooms: GroupAdministrationRooms, request: Request[OffsetDelete
 
         def result(partition: TopicPartition) -> OffsetDelete.AnswerPartition:
             error = errors.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if partition.topic in refused:
+                error = ResourceKind.TOPIC.refusal
             return {"partition_index": partition.partition, "error_code": error}
 
         def topic(name: str) -> OffsetDelete.AnswerTopic:
@@ -227,8 +248,9 @@ def offset_delete(rooms: GroupAdministrationRooms, request: Request[OffsetDelete
 
         request.answer(error_code=ErrorCode.NONE, topics=Made(by_topic, topic))
 
-    if not body.group_id:
-        deleted([ErrorCode.INVALID_GROUP_ID])
+    refusal = judge.group_error(Operation.DELETE, body.group_id)
+    if refusal is not ErrorCode.NONE:
+        deleted([refusal])
         return
     starts = range(0, max(len(there), 1), POSITIONS_PER_STEP)
     one_deleted = in_order(len(starts), deleted)

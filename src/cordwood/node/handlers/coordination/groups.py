@@ -11,6 +11,7 @@ from cordwood.model.errors import ErrorCode
 from cordwood.node.coordinators.group_shards import Author
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import Made, Request, serves
+from cordwood.security.operations import Operation
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ def join_group(rooms: MemberRooms, request: Request[JoinGroup]) -> None:
             members=Made(joined.members, _member),
         )
 
-    if not body.group_id:
-        answer(JoinAnswer(ErrorCode.INVALID_GROUP_ID, body.member_id))
+    refusal = request.judge.group_error(Operation.READ, body.group_id)
+    if refusal is not ErrorCode.NONE:
+        answer(JoinAnswer(refusal, body.member_id))
         return
     instance_id = body.group_instance_id
     client_id = request.header.client_id or ""
@@ -88,8 +90,9 @@ def sync_group(rooms: MemberRooms, request: Request[SyncGroup]) -> Steps:
             assignment=share.assignment,
         )
 
-    if not body.group_id:
-        answer(SyncAnswer(ErrorCode.INVALID_GROUP_ID))
+    refusal = request.judge.group_error(Operation.READ, body.group_id)
+    if refusal is not ErrorCode.NONE:
+        answer(SyncAnswer(refusal))
         return
     if request.version >= PROTOCOL_NAMED_FROM_VERSION and None in (body.protocol_type, body.protocol_name):
         answer(SyncAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -112,8 +115,9 @@ def heartbeat(rooms: MemberRooms, request: Request[Heartbeat]) -> None:
     def answer(error: ErrorCode) -> None:
         request.answer(error_code=error)
 
-    if not body.group_id:
-        answer(ErrorCode.INVALID_GROUP_ID)
+    refusal = request.judge.group_error(Operation.READ, body.group_id)
+    if refusal is not ErrorCode.NONE:
+        answer(refusal)
         return
     author = Author(body.member_id, body.group_instance_id, body.generation_id)
     request.let_go_of_frame()
@@ -139,8 +143,9 @@ def leave_group(rooms: MemberRooms, request: Request[LeaveGroup]) -> Steps:
     def failed(error: ErrorCode) -> None:
         request.answer(error_code=error, members=[])
 
-    if not body.group_id:
-        failed(ErrorCode.INVALID_GROUP_ID)
+    refusal = request.judge.group_error(Operation.READ, body.group_id)
+    if refusal is not ErrorCode.NONE:
+        failed(refusal)
         return
     rooms.groups.members.leave(body.group_id, leaving if batched else [(body.member_id, None)], answer, failed)
 

@@ -28,12 +28,14 @@ from cordwood.node.coordinators.group_positions import UNSTABLE, CommitRequest, 
 from cordwood.node.coordinators.group_shards import Author
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import NARROW_BYTES, Made, Request, in_order, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.endpoints import NodeEndpoint
 
 if TYPE_CHECKING:
     from cordwood.node.coordinators.group_coordinator import GroupCoordinator
     from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
+    from cordwood.node.requests.access import Judge
     from cordwood.node.requests.librdkafka_clients import LibrdkafkaClients
     from cordwood.wire.message_types.find_coordinator import FindCoordinator
     from cordwood.wire.message_types.offset_commit import OffsetCommit
@@ -72,13 +74,15 @@ def find_coordinator(rooms: PositionRooms, request: Request[FindCoordinator]) ->
     version = request.version
     keys = list(body.coordinator_keys) if version >= 4 else [body.key]
     key_type = body.key_type
+    judge = request.judge
 
     def answer(error: ProtocolError | None) -> None:
         def found(key: str) -> FindCoordinator.AnswerCoordinator:
             coordinator: NodeEndpoint | None = None
             try:
-                if error is not None:
-                    raise error
+                refusal = _not_told(judge, key, key_type) or error
+                if refusal is not None:
+                    raise refusal
                 coordinator = _coordinator(rooms.image, key, key_type, request.reply.session.entrance.name)
                 problem = None
             except ProtocolError as refusal:
@@ -104,12 +108,23 @@ def find_coordinator(rooms: PositionRooms, request: Request[FindCoordinator]) ->
                 error_message=only["error_message"],
             )
 
-    if key_type == GROUP_KEY:
+    if all(_not_told(judge, key, key_type) for key in keys):
+        answer(None)
+    elif key_type == GROUP_KEY:
         rooms.groups.shards.log.when_topic_exists(answer)
     elif key_type == TRANSACTION_KEY:
         rooms.transactions.log.when_topic_exists(answer)
     else:
         answer(None)
+
+
+def _not_told(judge: Judge, key: str, key_type: int) -> ProtocolError | None:
+    """The answer to somebody who may not look for this coordinator, or None."""
+    if key_type == GROUP_KEY:
+        return judge.refusal(Operation.DESCRIBE, ResourceKind.GROUP, key)
+    if key_type == TRANSACTION_KEY:
+        return judge.refusal(Operation.DESCRIBE, ResourceKind.TRANSACTIONAL_ID, key)
+    return None
 
 
 def _coordinator(image: ClusterImage, key: str, key_type: int, listener: str) -> NodeEndpoint:
@@ -151,8 +166,9 @@ def _find(rooms: PositionRooms, by_id: bool, topic: CommittedTopic) -> TopicImag
 class AskedPositions:
     """The positions that a request commits, and the outcome of each."""
 
-    def __init__(self, topics: Sequence[CommittedTopic]) -> None:
+    def __init__(self, topics: Sequence[CommittedTopic], judge: Judge) -> None:
         self._topics = topics
+        self._judge = judge
         self._errors: list[ErrorCode] = []
         self._places: list[int] = []
         self.commits: list[Commit] = []
@@ -161,7 +177,7 @@ class AskedPositions:
     def look_up_at_once(self, rooms: PositionRooms, *, by_id: bool, retention_ms: int = -1) -> None:
         """Looks up the topics of a request that is not wide."""
         for topic in self._topics:
-            self._look_up(_find(rooms, by_id, topic), by_id, topic.partitions, retention_ms)
+            self._look_up(topic, _find(rooms, by_id, topic), by_id, topic.partitions, retention_ms)
 
     def look_up(self, rooms: PositionRooms, *, by_id: bool, retention_ms: int = -1) -> Steps:
         left = LOOKED_UP_PER_STEP
@@ -170,19 +186,31 @@ class AskedPositions:
             for start in range(0, len(topic.partitions), LOOKED_UP_PER_STEP):
                 # A topic that is deleted between two steps is refused when its positions are written.
                 some = topic.partitions[start : start + LOOKED_UP_PER_STEP]
-                self._look_up(_find(rooms, by_id, topic), by_id, some, retention_ms)
+                self._look_up(topic, _find(rooms, by_id, topic), by_id, some, retention_ms)
                 left -= len(some)
                 if left <= 0:
                     left = LOOKED_UP_PER_STEP
                     yield
 
     def _look_up(
-        self, topic: TopicImage | None, by_id: bool, partitions: Sequence[CommittedPartition], retention_ms: int
+        self,
+        named: CommittedTopic,
+        topic: TopicImage | None,
+        by_id: bool,
+        partitions: Sequence[CommittedPartition],
+        retention_ms: int,
     ) -> None:
         count = 0 if topic is None else len(topic.partitions)
+        refusal: ProtocolError | None = None
+        if topic is not None:
+            refusal = self._judge.topic_refusal(Operation.READ, topic.name, topic.topic_id if by_id else None)
+        elif not by_id:
+            refusal = self._judge.refusal(Operation.READ, ResourceKind.TOPIC, named.name)
         for asked in partitions:
             index = asked.partition_index
-            if topic is None and by_id:
+            if refusal is not None:
+                self._errors.append(refusal.code)
+            elif topic is None and by_id:
                 self._errors.append(ErrorCode.UNKNOWN_TOPIC_ID)
             elif topic is None or not 0 <= index < count:
                 self._errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -244,7 +272,7 @@ def offset_commit(rooms: PositionRooms, request: Request[OffsetCommit]) -> Steps
     if len(request.frame) > NARROW_BYTES:
         return _commit_in_steps(rooms, request)
     body = request.decode()
-    asked = AskedPositions(body.topics)
+    asked = AskedPositions(body.topics, request.judge)
     asked.look_up_at_once(rooms, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
     if _may_commit(request, body, asked):
         _committing(rooms, request, body)(asked.commits, _committed(request, asked))
@@ -254,7 +282,7 @@ def offset_commit(rooms: PositionRooms, request: Request[OffsetCommit]) -> Steps
 def _commit_in_steps(rooms: PositionRooms, request: Request[OffsetCommit]) -> Steps:
     """Handles an OffsetCommit with many positions."""
     body = yield from request.read()
-    asked = AskedPositions(body.topics)
+    asked = AskedPositions(body.topics, request.judge)
     yield from asked.look_up(rooms, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
     if _may_commit(request, body, asked):
         yield from asked.commit(_committing(rooms, request, body), _committed(request, asked))
@@ -262,8 +290,9 @@ def _commit_in_steps(rooms: PositionRooms, request: Request[OffsetCommit]) -> St
 
 def _may_commit(request: Request[OffsetCommit], body: OffsetCommit.Request, asked: AskedPositions) -> bool:
     """Checks the request. False if the whole request was refused."""
-    if not body.group_id:
-        asked.refuse(ErrorCode.INVALID_GROUP_ID)
+    refusal = request.judge.group_error(Operation.READ, body.group_id)
+    if refusal is not ErrorCode.NONE:
+        asked.refuse(refusal)
         request.answer(topics=asked.answer())
         return False
     return True
@@ -293,9 +322,11 @@ def _committed(request: Request[OffsetCommit], asked: AskedPositions) -> Settled
 
 class AskedTopic(NamedTuple):
     name: str | None
-    """None for an id that no topic has."""
+    """None for an id that no topic has, or none that the principal may know of."""
     topic_id: TopicId
     indexes: Sequence[int]
+    refused: bool = False
+    """True if the principal may not see the positions."""
 
 
 class Question(NamedTuple):
@@ -307,13 +338,19 @@ class Question(NamedTuple):
     """None asks for all positions of the group."""
 
 
-def _questions(image: ClusterImage, version: int, body: OffsetFetch.Request) -> Generator[None, None, list[Question]]:
+def _questions(
+    image: ClusterImage, judge: Judge, version: int, body: OffsetFetch.Request
+) -> Generator[None, None, list[Question]]:
     def named(topic: OffsetFetch.RequestTopic | OffsetFetch.RequestGroupTopic) -> AskedTopic:
-        return AskedTopic(topic.name, image.topic_id(topic.name), topic.partition_indexes)
+        refused = not judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, topic.name)
+        return AskedTopic(topic.name, image.topic_id(topic.name), topic.partition_indexes, refused)
 
     def by_id(topic: OffsetFetch.RequestGroupTopic) -> AskedTopic:
         topic_id = topic.topic_id or ZERO_TOPIC_ID
-        return AskedTopic(image.topic_name(topic_id), topic_id, topic.partition_indexes)
+        name = image.topic_name(topic_id)
+        if name is not None and not judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, name):
+            name = None
+        return AskedTopic(name, topic_id, topic.partition_indexes)
 
     if version < 8:
         return [Question(body.group_id, Author(), None if body.topics is None else Made(body.topics, named))]
@@ -336,14 +373,15 @@ def offset_fetch(rooms: FetchRooms, request: Request[OffsetFetch]) -> Steps:
     up once; all of its positions are shown once."""
     body = yield from request.read()
     version = request.version
-    asked = yield from _questions(rooms.image, version, body)
+    judge = request.judge
+    asked = yield from _questions(rooms.image, judge, version, body)
     # Questions for all positions of a group have the same answer.
     groups = list({(each[:2] if each.topics is None else place): each for place, each in enumerate(asked)}.values())
     places = {reader: place for place, reader in enumerate(dict.fromkeys(group[:2] for group in groups))}
 
     def all_found(found: list[Found]) -> None:
         def answer_for(group: Question) -> OffsetFetch.AnswerGroup:
-            return _group_answer(rooms.image, version, group, found[places[group[:2]]])
+            return _group_answer(rooms.image, judge, version, group, found[places[group[:2]]])
 
         shown_whole = [found[places[group[:2]]] for group in groups if group.topics is None]
         count = sum(0 if isinstance(positions, ErrorCode) else len(positions) for positions in shown_whole)
@@ -363,8 +401,9 @@ def offset_fetch(rooms: FetchRooms, request: Request[OffsetFetch]) -> Steps:
     for (group_id, reader), place in places.items():
         if place and not place % GROUPS_PER_STEP:
             yield
-        if not group_id:
-            one_found(place, ErrorCode.INVALID_GROUP_ID)
+        refusal = judge.group_error(Operation.DESCRIBE, group_id)
+        if refusal is not ErrorCode.NONE:
+            one_found(place, refusal)
         else:
             done = partial(one_found, place)
             rooms.groups.positions.fetch(group_id, reader, done, require_stable=body.require_stable)
@@ -375,7 +414,9 @@ def _without_id(topic: OffsetFetch.AnswerGroupTopic) -> OffsetFetch.AnswerTopic:
     return {"name": topic["name"], "partitions": topic["partitions"]}
 
 
-def _group_answer(image: ClusterImage, version: int, group: Question, found: Found) -> OffsetFetch.AnswerGroup:
+def _group_answer(
+    image: ClusterImage, judge: Judge, version: int, group: Question, found: Found
+) -> OffsetFetch.AnswerGroup:
     error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
     positions = {} if isinstance(found, ErrorCode) else found
     if error is not ErrorCode.NONE and version >= 2:
@@ -385,13 +426,13 @@ def _group_answer(image: ClusterImage, version: int, group: Question, found: Fou
         name = topic.name
 
         def partition(index: int) -> OffsetFetch.AnswerPartition:
-            position = positions.get(TopicPartition(name, index)) if name is not None else None
+            position = None if name is None or topic.refused else positions.get(TopicPartition(name, index))
             return {
                 "partition_index": index,
                 "committed_offset": -1 if position is None else position.offset,
                 "committed_leader_epoch": -1 if position is None else position.leader_epoch,
                 "metadata": "" if position is None else position.metadata,
-                "error_code": _position_error(error, name, position),
+                "error_code": ResourceKind.TOPIC.refusal if topic.refused else _position_error(error, name, position),
             }
 
         return {"name": name or "", "topic_id": topic.topic_id, "partitions": Made(topic.indexes, partition)}
@@ -401,7 +442,8 @@ def _group_answer(image: ClusterImage, version: int, group: Question, found: Fou
         by_topic: dict[str, list[int]] = {}
         for name, index in positions:
             by_topic.setdefault(name, []).append(index)
-        topics = Made(sorted(by_topic), lambda name: AskedTopic(name, image.topic_id(name), sorted(by_topic[name])))
+        seen = [name for name in sorted(by_topic) if judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, name)]
+        topics = Made(seen, lambda name: AskedTopic(name, image.topic_id(name), sorted(by_topic[name])))
     return {"group_id": group.group_id, "error_code": error, "topics": Made(topics, answered)}
 
 

@@ -21,6 +21,7 @@ from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.brokers_only import is_broker, may_write_markers
 from cordwood.node.requests.request import Made, Request, in_order, serves
 from cordwood.records.control import TransactionMarker
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.transactions.transaction import EPOCH_BUMPED, SAME_EPOCH, State, Step, Transaction
 from cordwood.transactions.transactional_ids import Transactions
 from cordwood.wire.apis import ApiKey
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from cordwood.node.coordinators.transaction_markers import MarkerWriter
     from cordwood.node.coordinators.verification import Verification
     from cordwood.node.loop.loop import Loop
+    from cordwood.node.requests.access import Judge
     from cordwood.wire.message_types.add_offsets_to_txn import AddOffsetsToTxn
     from cordwood.wire.message_types.add_partitions_to_txn import AddPartitionsToTxn
     from cordwood.wire.message_types.describe_transactions import DescribeTransactions
@@ -83,6 +85,7 @@ def add_partitions_to_txn(rooms: TransactionRooms, request: Request[AddPartition
         wanted = _partitions(body.v3_and_below_topics)
         _add_partitions(
             rooms,
+            request.judge,
             request.reply.connection_id,
             body.v3_and_below_transactional_id,
             writer,
@@ -90,7 +93,7 @@ def add_partitions_to_txn(rooms: TransactionRooms, request: Request[AddPartition
             lambda errors: request.answer(results_by_topic_v3_and_below=_topic_errors(wanted, errors, request.version)),
         )
         return
-    if not is_broker(rooms.image, request.header, request.reply.session.entrance):
+    if not is_broker(rooms.image, request):
         request.answer(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results_by_transaction=())
         return
 
@@ -146,6 +149,7 @@ def _topic_errors(
 
 def _add_partitions(
     rooms: TransactionRooms,
+    judge: Judge,
     connection_id: int,
     transactional_id: str,
     writer: Writer,
@@ -157,10 +161,11 @@ def _add_partitions(
     def same_for_all(error: ErrorCode) -> None:
         done(dict.fromkeys(wanted, error))
 
-    if not transactional_id:
-        same_for_all(ErrorCode.INVALID_REQUEST)
+    refusal = _no_writer(judge, transactional_id)
+    if refusal is not ErrorCode.NONE:
+        same_for_all(refusal)
         return
-    problems = {name: _partition_problem(rooms, name) for name in wanted}
+    problems = {name: _partition_problem(rooms, judge, name) for name in wanted}
     if any(problem is not ErrorCode.NONE for problem in problems.values()):
         # Either all partitions are added or none.
         rooms.transactions.refused_to_add(transactional_id, connection_id)
@@ -169,8 +174,15 @@ def _add_partitions(
     rooms.transactions.add_partitions(transactional_id, writer, wanted, connection_id, same_for_all)
 
 
-def _partition_problem(rooms: TransactionRooms, name: TopicPartition) -> ErrorCode:
-    if name.topic in INTERNAL_TOPICS:
+def _no_writer(judge: Judge, transactional_id: str) -> ErrorCode:
+    """The error of somebody who cannot write under this transactional id, or NONE."""
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    return judge.error(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, transactional_id)
+
+
+def _partition_problem(rooms: TransactionRooms, judge: Judge, name: TopicPartition) -> ErrorCode:
+    if name.topic in INTERNAL_TOPICS or not judge.may(Operation.WRITE, ResourceKind.TOPIC, name.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if rooms.image.partition_of(*name) is None else ErrorCode.NONE
 
@@ -194,9 +206,11 @@ def add_offsets_to_txn(rooms: TransactionRooms, request: Request[AddOffsetsToTxn
         connection_id = request.reply.connection_id
         rooms.transactions.add_partitions(body.transactional_id, writer, partitions, connection_id, answer)
 
-    if not body.transactional_id:
-        answer(ErrorCode.INVALID_REQUEST)
-    elif not body.group_id or is_too_long(body.group_id):
+    judge = request.judge
+    refusal = _no_writer(judge, body.transactional_id) or judge.group_error(Operation.READ, body.group_id)
+    if refusal is not ErrorCode.NONE:
+        answer(refusal)
+    elif is_too_long(body.group_id):
         answer(ErrorCode.INVALID_GROUP_ID)
     else:
         rooms.groups.shards.log.when_topic_exists(topic_exists)
@@ -206,11 +220,10 @@ def txn_offset_commit(rooms: TransactionRooms, request: Request[TxnOffsetCommit]
     """Stores positions that hold once the transaction is committed, and never if it is aborted."""
     body = yield from request.read()
     version = request.version
-    asked = AskedPositions(body.topics)
+    judge = request.judge
+    asked = AskedPositions(body.topics, judge)
     yield from asked.look_up(rooms, by_id=version >= OFFSETS_BY_TOPIC_ID_FROM_VERSION)
-    refusal = ErrorCode.NONE if body.group_id else ErrorCode.INVALID_GROUP_ID
-    if not body.transactional_id:
-        refusal = ErrorCode.INVALID_REQUEST
+    refusal = _no_writer(judge, body.transactional_id) or judge.group_error(Operation.READ, body.group_id)
     if refusal is not ErrorCode.NONE:
         asked.refuse(refusal)
     if refusal is not ErrorCode.NONE or not asked.commits:
@@ -264,8 +277,9 @@ def end_txn(rooms: TransactionRooms, request: Request[EndTxn]) -> None:
             producer_epoch=step.producer_epoch,
         )
 
-    if not body.transactional_id:
-        ended(Step(ErrorCode.INVALID_REQUEST))
+    refusal = _no_writer(request.judge, body.transactional_id)
+    if refusal is not ErrorCode.NONE:
+        ended(Step(refusal))
         return
     if is_reserved(body.transactional_id):
         # Only its family ends a slot, with the whole batch.
@@ -300,7 +314,7 @@ def write_txn_markers(rooms: TransactionRooms, request: Request[WriteTxnMarkers]
 
         return done
 
-    allowed = may_write_markers(rooms.image, request.header, request.reply.session.entrance)
+    allowed = may_write_markers(rooms.image, request)
     for place, marker in enumerate(body.markers):
         if place and not place % IDS_PER_STEP:
             yield
@@ -326,10 +340,11 @@ def write_txn_markers(rooms: TransactionRooms, request: Request[WriteTxnMarkers]
 def describe_transactions(rooms: TransactionRooms, request: Request[DescribeTransactions]) -> Steps:
     body = yield from request.read()
     wanted = list(dict.fromkeys(body.transactional_ids))
+    judge = request.judge
 
     def all_found(found: list[Transaction | ErrorCode]) -> None:
         states = list(zip(wanted, found, strict=True))
-        request.answer(transaction_states=Made(states, lambda state: _described(*state)))
+        request.answer(transaction_states=Made(states, lambda state: _described(judge, *state)))
 
     answered = in_order(len(wanted), all_found)
 
@@ -339,17 +354,22 @@ def describe_transactions(rooms: TransactionRooms, request: Request[DescribeTran
     for place, transactional_id in enumerate(wanted):
         if place and not place % LOOKED_UP_PER_STEP:
             yield
-        if not transactional_id:
-            one_done(place)(ErrorCode.INVALID_REQUEST)
+        refusal = judge.error(Operation.DESCRIBE, ResourceKind.TRANSACTIONAL_ID, transactional_id)
+        if not transactional_id or refusal is not ErrorCode.NONE:
+            one_done(place)(refusal or ErrorCode.INVALID_REQUEST)
         else:
             rooms.transactions.describe(transactional_id, one_done(place))
 
 
-def _described(transactional_id: str, found: Transaction | ErrorCode) -> DescribeTransactions.AnswerTransactionState:
+def _described(
+    judge: Judge, transactional_id: str, found: Transaction | ErrorCode
+) -> DescribeTransactions.AnswerTransactionState:
     if isinstance(found, ErrorCode):
         return {"error_code": found, "transactional_id": transactional_id}
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(found.partitions):
+        if topic not in topics and not judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, topic):
+            continue
         topics.setdefault(topic, []).append(index)
     return {
         "error_code": ErrorCode.NONE,
@@ -377,8 +397,11 @@ def list_transactions(rooms: TransactionRooms, request: Request[ListTransactions
     states = {known[name] for name in body.state_filters if name in known}
     producer_ids = set(body.producer_id_filters)
     wall_ms = request.now.wall_ms
+    judge = request.judge
 
     def wanted(each: Transaction) -> bool:
+        if not judge.may(Operation.DESCRIBE, ResourceKind.TRANSACTIONAL_ID, each.transactional_id):
+            return False
         if body.state_filters and each.state not in states:
             return False
         if producer_ids and each.producer_id not in producer_ids:

@@ -7,7 +7,7 @@ transaction's coordinator.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
@@ -18,16 +18,19 @@ from cordwood.node.partitions.waits import Done
 from cordwood.node.requests.request import Request
 from cordwood.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, Codec
 from cordwood.records.validate import InvalidBatch
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.produce import ProducedPartition, ProduceRequest, ProduceTopic, encode_produce_response
 
 if TYPE_CHECKING:
     from collections import Counter
 
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.loop.loop import Loop
     from cordwood.node.loop.reports import Reports
     from cordwood.node.partitions.acks import Acks
     from cordwood.node.partitions.appends import Appends
     from cordwood.node.partitions.hosted import HostedReplicas
+    from cordwood.node.requests.access import Judge
     from cordwood.node.requests.astray_producers import AstrayProducers
     from cordwood.node.requests.leader_hints import LeaderHints
 
@@ -46,6 +49,7 @@ class AppendingRooms(Protocol):
     appends: Appends
     hosted: HostedReplicas
     astray_producers: AstrayProducers
+    image: ClusterImage
     leader_hints: LeaderHints
     loop: Loop
     refused_appends: Counter[str]
@@ -60,6 +64,7 @@ class Appending:
 
     __slots__ = (
         "_acks",
+        "_judge",
         "_results",
         "_rooms",
         "_timeout_ms",
@@ -77,7 +82,8 @@ class Appending:
         self._acks = body.acks
         self._timeout_ms = body.timeout_ms
         self.wide = wide
-        self.refusal = refusal_of(body)
+        self._judge = request.judge
+        self.refusal = refusal_of(body, self._judge)
         """The refusal of the whole request."""
         self.refused_batches: dict[tuple[str | TopicId, int], ProtocolError] = {}
         """The reasons why batches could not be prepared, by topic and partition as the request names them."""
@@ -93,13 +99,16 @@ class Appending:
         `prepared`: the batches may have another codec than the producer's.
         """
         rooms, acks, refusal, refused_batches = self._rooms, self._acks, self.refusal, self.refused_batches
-        results, now = self._results, rooms.loop.now
+        results, now, judge = self._results, rooms.loop.now, self._judge
         zstd_allowed = prepared or self.request.version >= ZSTD_FROM_VERSION
         for topic, batches in topics:
             # A topic that spans two steps has one entry.
             if not results or results[-1][0] is not topic:
                 results.append((topic, []))
             partitions = results[-1][1]
+            if judge.asks and refusal is None and (denied := self._denial(topic)) is not None:
+                self._deny(partitions, batches, denied)
+                continue
             for index, records in batches:
                 try:
                     if refusal is not None:
@@ -141,6 +150,32 @@ class Appending:
                 log_start = partition.replica.log.offsets.start
                 partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))
         self.one_less()
+
+    def allowed(self, piece: ProduceRequest) -> ProduceRequest:
+        """The piece without the topics that the principal may not write, which are answered here."""
+        if not self._judge.asks or self.refusal is not None:
+            return piece
+        topics: list[ProduceTopic] = []
+        for topic, batches in piece.topics:
+            denied = self._denial(topic)
+            if denied is None:
+                topics.append((topic, batches))
+            else:
+                self._results.append((topic, []))
+                self._deny(self._results[-1][1], batches, denied)
+        return piece._replace(topics=topics)
+
+    def _denial(self, topic: str | TopicId) -> ProtocolError | None:
+        """The answer for a topic that the principal may not write now, or None."""
+        if isinstance(topic, str):
+            return self._judge.refusal(Operation.WRITE, ResourceKind.TOPIC, topic)
+        name = self._rooms.image.topic_name(topic)
+        return None if name is None else self._judge.topic_refusal(Operation.WRITE, name, topic)
+
+    def _deny(self, partitions: list[ProducedPartition], batches: list[tuple[int, Any]], denied: ProtocolError) -> None:
+        self._rooms.refused_appends[denied.code.name] += len(batches)
+        for index, _ in batches:
+            partitions.append(ProducedPartition(index, denied.code, error_message=denied.message))
 
     def _one_more(self, partition: Partition, topic: str | TopicId, partitions: list[ProducedPartition]) -> Done:
         """The callback for the partition that is added next to the list: its batch is safe, or failed."""
@@ -196,8 +231,12 @@ def _storage_reason(failure: StorageFailure) -> str:
     return "DISK_FULL" if isinstance(failure, DiskFull) else ErrorCode.KAFKA_STORAGE_ERROR.name
 
 
-def refusal_of(body: ProduceRequest) -> ProtocolError | None:
+def refusal_of(body: ProduceRequest, judge: Judge) -> ProtocolError | None:
     """The refusal of the whole request, which holds for each of its partitions."""
+    if body.transactional_id is not None and judge.asks:
+        refusal = judge.refusal(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, body.transactional_id)
+        if refusal is not None:
+            return refusal
     if body.acks not in (NO_ACK, 1, ALL_REPLICAS):
         return ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1 (all), not {body.acks}.")
     if body.transactional_id is not None and body.acks != ALL_REPLICAS:

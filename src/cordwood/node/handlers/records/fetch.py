@@ -75,7 +75,7 @@ def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list
     header = request.header
     try:
         if body.replica_id >= 0:
-            check_broker(rooms.image, header, request.reply.session.entrance, body.replica_id, body.replica_epoch)
+            check_broker(rooms.image, request, body.replica_id, body.replica_epoch)
             return FetchPlan(targets, Mode.FULL, None)
         return rooms.fetch_sessions.resolve(
             body.session_id,
@@ -85,6 +85,7 @@ def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list
             header.api_version >= TOPIC_IDS_FROM,
             request.now.boot_ms,
             request.reply.connection_id,
+            request.reply.session.principal,
         )
     except ProtocolError as refusal:
         frame = encode_fetch_response(header.api_version, header.correlation_id, (), error_code=refusal.code)

@@ -17,6 +17,7 @@ from cordwood.log.log import ColdRead, Log
 from cordwood.log.reading.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.moment import Moment
+from cordwood.node.handlers.records.client_reads import ClientReads
 from cordwood.node.handlers.records.fetch_answers import PARTITIONS_PER_STEP, answer_fetch
 from cordwood.node.loop.timers import Timer
 from cordwood.node.loop.turns import Steps
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
     from cordwood.replication.leader import LeaderReplica
 
 READ_COMMITTED = 1
-EMPTY = b""
-NEAR_READS_FROM = 11
-"""From this version on clients understand that they are sent to a follower, and read there."""
 LEADER_HINTS_FROM = 16
 """From this version on an answer names the leader to a client at the wrong broker, as Kafka does."""
 
@@ -85,6 +83,7 @@ class Fetching:
         "_plan",
         "_rack",
         "_reading",
+        "_reads",
         "_request",
         "_rooms",
         "_timer",
@@ -120,6 +119,7 @@ class Fetching:
         """Cold places whose partition moved meanwhile."""
         self._timer: Timer | None = None
         self._abandoned = False
+        self._reads = ClientReads(rooms, request, self._rack)
 
     def start(self) -> None:
         """Reads every partition once; answers, or waits for more."""
@@ -204,13 +204,19 @@ class Fetching:
             if self._reading:
                 # Each partition of a deleted topic wakes the fetch: to read all others each time would be quadratic.
                 self._ended = True
-            elif len(self._places) > PARTITIONS_PER_STEP:
-                self._reading = True
-                self._request.go_on(self._look_at_all_again_and_answer())
             else:
-                for _ in self._look_at_all_again():
-                    pass
+                self._looked_at_all_again()
         self._answer_if_enough()
+
+    def _looked_at_all_again(self) -> bool:
+        """Reads all partitions again. False if that takes a while; the fetch goes on by itself afterwards."""
+        if len(self._places) > PARTITIONS_PER_STEP:
+            self._reading = True
+            self._request.go_on(self._look_at_all_again_and_answer())
+        else:
+            for _ in self._look_at_all_again():
+                pass
+        return not self._reading and not self._cold
 
     def _look_again(self, place: int) -> None:
         self._bytes -= _length(self._found[place])
@@ -225,6 +231,8 @@ class Fetching:
 
     def _answer_if_enough(self) -> bool:
         if self._reading or self._cold or not (self._urgent or self._bytes >= self._min_bytes):
+            return False
+        if self._reads.rules_changed() and not self._looked_at_all_again():
             return False
         if not self._rooms.hosted.lease_holds:
             for partition, place in self._places.items():
@@ -316,7 +324,7 @@ class Fetching:
             role.high_watermark,
             role.last_stable_offset,
             self._start_of(role.log),
-            EMPTY,
+            b"",
             () if self._committed_only else None,
         )
 
@@ -372,12 +380,7 @@ class Fetching:
         """The target, which this broker leads, or follows in a way that a client may read it here."""
         if self._follower >= 0:
             return self._rooms.hosted.leader_for_follower(target.topic, target.partition, self._follower)
-        try:
-            return self._rooms.hosted.leader_in(target.topic, target.partition)
-        except ProtocolError as refusal:
-            if refusal.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or self._request.version < NEAR_READS_FROM:
-                raise
-        return self._rooms.near_reads.followed(target.topic, target.partition, self._rack)
+        return self._reads.partition(target)
 
     def _read(self, place: int, target: Target) -> FetchedPartition:
         partition = self._partition(target)
@@ -488,7 +491,7 @@ class Fetching:
             high_watermark,
             stable,
             self._start_of(log),
-            EMPTY if found is None else found,
+            b"" if found is None else found,
             aborted,
         )
 

@@ -12,6 +12,7 @@ from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageF
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.brokers_only import is_broker
 from cordwood.node.requests.request import Made, Request, by_topic, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def list_offsets(rooms: LogOffsetRooms, request: Request[ListOffsets]) -> Steps:
     """Finds offsets by timestamp, or the ends of the log for a reader of this isolation level."""
     body = yield from request.read()
     missing = sum(len(topic.partitions) for topic in body.topics)
+    judge = request.judge
     results: dict[str, list[ListOffsets.AnswerPartition]] = {}
     """By topic, in the order of the request."""
 
@@ -102,6 +104,9 @@ def list_offsets(rooms: LogOffsetRooms, request: Request[ListOffsets]) -> Steps:
             continue
         seen.add(key)
         try:
+            refusal = judge.refusal(Operation.DESCRIBE, ResourceKind.TOPIC, topic)
+            if refusal is not None:
+                raise refusal
             _find_offset(rooms, request, body.isolation_level, topic, partition, done)
         except (ProtocolError, StorageFailure) as failure:
             done(failure)
@@ -164,9 +169,13 @@ def offset_for_leader_epoch(rooms: LogOffsetRooms, request: Request[OffsetForLea
     """Finds the end of an epoch: a client or follower compares it with its log to find a divergence."""
     body = yield from request.read()
     replica_id = body.replica_id
-    allowed = replica_id < 0 or is_broker(rooms.image, request.header, request.reply.session.entrance, replica_id)
+    judge = request.judge
+    # With an authorizer the right counts, whoever asks.
+    believed = replica_id < 0 or judge.asks or is_broker(rooms.image, request, replica_id)
 
     def topic(asked: OffsetForLeaderEpoch.RequestTopic) -> OffsetForLeaderEpoch.AnswerTopic:
+        allowed = believed and judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, asked.topic)
+
         def partition(each: OffsetForLeaderEpoch.RequestPartition) -> OffsetForLeaderEpoch.AnswerPartition:
             if allowed:
                 return _epoch_end(rooms, asked.topic, each)
@@ -206,13 +215,17 @@ def delete_records(rooms: LogOffsetRooms, request: Request[DeleteRecords]) -> St
     results: list[tuple[str, DeleteRecords.AnswerPartition]] = []
     starts: dict[Partition, int] = {}
     dropped = 0
+    judge = request.judge
     for topic in body.topics:
+        denied = judge.refusal(Operation.DELETE, ResourceKind.TOPIC, topic.name)
         for asked in topic.partitions:
             if dropped >= DROPPED_AT_ONCE or (results and not len(results) % LOOKED_UP_PER_STEP):
                 dropped = 0
                 yield
             low_watermark, error = -1, ErrorCode.NONE
             try:
+                if denied is not None:
+                    raise denied
                 partition, segments = _delete_before(rooms, topic.name, asked.partition_index, asked.offset)
                 low_watermark = starts[partition] = partition.log.offsets.start
                 dropped += segments

@@ -78,6 +78,7 @@ def _produce_in_steps(rooms: ProduceRooms, request: Request) -> Steps:
 
 def _begin(rooms: ProduceRooms, appending: Appending, piece: ProduceRequest) -> None:
     """Has the batches of a piece prepared, if need be."""
+    piece = appending.allowed(piece)
     if appending.refusal is not None:
         appending.append(piece.topics)
         return

@@ -10,6 +10,7 @@ from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import check_topic_name
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import Made, Request, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.transactions.beginning import Beginning
 from cordwood.transactions.transaction import Step
 from cordwood.wire.apis import ApiKey
@@ -48,7 +49,12 @@ def init_producer_id(rooms: ProducerRooms, request: Request[InitProducerId]) -> 
             error = ErrorCode.INVALID_PRODUCER_EPOCH
         request.answer(error_code=error, producer_id=producer_id, producer_epoch=producer_epoch)
 
+    judge = request.judge
     if body.transactional_id is None:
+        refusal = judge.error(Operation.IDEMPOTENT_WRITE, ResourceKind.CLUSTER)
+        if refusal is not ErrorCode.NONE:
+            answer(refusal)
+            return
 
         def allocated(producer_id: int | ErrorCode) -> None:
             if isinstance(producer_id, ErrorCode):
@@ -59,7 +65,9 @@ def init_producer_id(rooms: ProducerRooms, request: Request[InitProducerId]) -> 
         rooms.producer_ids.next(allocated)
     elif not body.transactional_id or (body.producer_id < 0) != (body.producer_epoch < 0):
         answer(ErrorCode.INVALID_REQUEST)
-    elif is_reserved(body.transactional_id):
+    elif is_reserved(body.transactional_id) or not judge.may(
+        Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, body.transactional_id
+    ):
         # Only a family gives out its slots: a client that took a slot could end a transaction that the family decides.
         answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif not 0 < body.transaction_timeout_ms <= rooms.image.settings.transaction_max_timeout_ms:
@@ -84,16 +92,23 @@ def describe_producers(rooms: ProducerRooms, request: Request[DescribeProducers]
     for topic in body.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
 
+    judge = request.judge
+
     def described(name: str) -> DescribeProducers.AnswerTopic:
-        return {"name": name, "partitions": Made(asked[name], lambda index: _producers_of(rooms, name, index))}
+        refusal = judge.refusal(Operation.READ, ResourceKind.TOPIC, name)
+        return {"name": name, "partitions": Made(asked[name], lambda index: _producers_of(rooms, refusal, name, index))}
 
     request.answer(topics=Made(asked, described))
 
 
-def _producers_of(rooms: ProducerRooms, topic: str, index: int) -> DescribeProducers.AnswerPartition:
+def _producers_of(
+    rooms: ProducerRooms, refusal: ProtocolError | None, topic: str, index: int
+) -> DescribeProducers.AnswerPartition:
     described: DescribeProducers.AnswerPartition
     described = {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": ()}
     try:
+        if refusal is not None:
+            raise refusal
         check_topic_name(topic)
         states = rooms.hosted.replica(topic, index).log.replayed.producers.describe()
         described["active_producers"] = Made(states, _active_producer)

@@ -15,6 +15,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.outcomes import each_outcome, status
 from cordwood.node.requests.request import Made, Request, serves
+from cordwood.security.operations import Operation, ResourceKind
 from cordwood.security.scram import keys_of_salted
 from cordwood.wire.apis import ApiKey
 
@@ -41,6 +42,10 @@ class UserRooms(Protocol):
 
 def describe_users(rooms: UserRooms, request: Request[DescribeUserScramCredentials]) -> Steps:
     body = yield from request.read()
+    refusal = request.judge.refusal(Operation.DESCRIBE, ResourceKind.CLUSTER)
+    if refusal is not None:
+        request.answer(**status(refusal), results=())
+        return
     rows = rooms.image.users.rows
     # Kafka takes an empty list for all users, too.
     asked = Counter(each.name for each in body.users) if body.users else Counter(sorted(rows))
@@ -68,6 +73,11 @@ def describe_users(rooms: UserRooms, request: Request[DescribeUserScramCredentia
 def alter_users(rooms: UserRooms, request: Request[AlterUserScramCredentials]) -> Steps:
     body = yield from request.read()
     refused: dict[str, ProtocolError] = {}
+    denied = request.judge.refusal(Operation.ALTER, ResourceKind.CLUSTER)
+    if denied is not None:
+        named = dict.fromkeys([*(each.name for each in body.deletions), *(each.name for each in body.upsertions)])
+        request.answer(results=[{"user": name, **status(denied)} for name in named])
+        return
     changes = [UserChange(each.name, each.mechanism, None) for each in body.deletions]
     for number, each in enumerate(body.upsertions, 1):
         if not number % KEYS_PER_STEP:

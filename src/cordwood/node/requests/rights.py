@@ -124,8 +124,7 @@ RIGHTS: Final[Mapping[int, Rights]] = {
         ),
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (
-        _cluster(Operation.CLUSTER_ACTION, _BY_A_BROKER),
-        _topics(Operation.DESCRIBE, "each topic, asked by a consumer"),
+        _topics(Operation.DESCRIBE).or_else(Operation.CLUSTER_ACTION, ResourceKind.CLUSTER),
     ),
     ApiKey.ADD_PARTITIONS_TO_TXN: (
         _transaction(Operation.WRITE).before(4),
@@ -165,7 +164,9 @@ RIGHTS: Final[Mapping[int, Rights]] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (_cluster(Operation.DESCRIBE),),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (_cluster(Operation.ALTER),),
     ApiKey.UPDATE_FEATURES: (_cluster(Operation.ALTER),),
-    ApiKey.DESCRIBE_CLUSTER: NOBODY_IS_ASKED,
+    ApiKey.DESCRIBE_CLUSTER: (
+        _topics(Operation.DESCRIBE, "each topic with partitions that a broker withholds", Without.LEFT_OUT),
+    ),
     ApiKey.DESCRIBE_PRODUCERS: (_topics(Operation.READ),),
     ApiKey.UNREGISTER_BROKER: (_cluster(Operation.ALTER),),
     ApiKey.DESCRIBE_TRANSACTIONS: (

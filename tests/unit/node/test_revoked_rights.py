@@ -1,0 +1,95 @@
+"""Rights that are taken away while requests wait: nothing more is read or written, and sessions keep their owners."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from simulation.world.exchange import EVERYBODY, Connection
+from simulation.world.world import World
+from tests.unit.node.speaking import batch_of, create_topic, fetch_values, only, produce_values
+
+from cordwood.model.errors import ErrorCode
+from cordwood.security.access_rules import AccessRules
+from cordwood.security.acls import EVERYTHING, Acl, Pattern, Permission
+from cordwood.security.operations import Operation, ResourceKind
+from cordwood.security.sessions import Principal, Session
+from cordwood.wire.apis import ApiKey
+
+READ = Acl(ResourceKind.TOPIC, Pattern.LITERAL, "orders", "User:alice", EVERYTHING, Operation.READ, Permission.ALLOW)
+WRITE = READ._replace(operation=Operation.WRITE)
+
+
+@pytest.fixture
+def judged(world: World) -> World:
+    create_topic(world)
+    rules = world.node.access.rules = AccessRules()
+    rules.add(READ)
+    rules.add(WRITE)
+    return world
+
+
+def connected(world: World, user: str = "alice") -> Connection:
+    connection = world.connect()
+    connection.session = Session(EVERYBODY, "10.0.0.1", Principal("User", user))
+    return connection
+
+
+def waiting_fetch(world: World, **options: Any) -> Any:
+    values = fetch_values(("orders", 0, 0), max_wait_ms=60_000, **options)
+    exchange = connected(world).request(ApiKey.FETCH, 12, values)
+    world.settle()
+    assert not exchange.answered
+    return exchange
+
+
+def write(world: World, value: bytes = b"value") -> int:
+    exchange = connected(world).request(ApiKey.PRODUCE, 9, produce_values("orders", batch_of(world, value)))
+    world.settle()
+    return int(exchange.answer.responses[0].partition_responses[0].error_code)
+
+
+def test_a_waiting_fetch_gets_no_record_that_came_after_its_right_was_taken_away(judged: World) -> None:
+    fetch = waiting_fetch(judged)
+    judged.node.access.rules.remove(READ)  # type: ignore[union-attr]
+    assert write(judged) == ErrorCode.NONE
+    part = only(fetch.answer)
+    assert part.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert not part.records
+
+
+def test_a_waiting_fetch_loses_the_records_that_it_had_found_before(judged: World) -> None:
+    fetch = waiting_fetch(judged, min_bytes=1 << 20)
+    assert write(judged) == ErrorCode.NONE
+    judged.node.access.rules.remove(READ)  # type: ignore[union-attr]
+    judged.advance(60_000)
+    part = only(fetch.answer)
+    assert part.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert not part.records
+
+
+def test_a_right_to_another_topic_that_is_taken_away_changes_nothing_for_a_waiting_fetch(judged: World) -> None:
+    fetch = waiting_fetch(judged)
+    judged.node.access.rules.add(READ._replace(name="other"))  # type: ignore[union-attr]
+    assert write(judged) == ErrorCode.NONE
+    assert only(fetch.answer).records
+
+
+def test_a_fetch_session_belongs_to_its_principal(judged: World) -> None:
+    begun = connected(judged).request(ApiKey.FETCH, 12, fetch_values(("orders", 0, 0), session_epoch=0))
+    judged.settle()
+    session_id = begun.answer.session_id
+    assert session_id
+    rules = judged.node.access.rules
+    assert rules is not None
+    rules.add(READ._replace(principal="User:bob"))
+
+    def go_on(user: str, epoch: int) -> Any:
+        values = fetch_values(session_id=session_id, session_epoch=epoch)
+        exchange = connected(judged, user).request(ApiKey.FETCH, 12, values)
+        judged.settle()
+        return exchange.answer.error_code
+
+    assert go_on("bob", 1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert go_on("bob", -1) == ErrorCode.NONE, "an end of no session of his own"
+    assert go_on("alice", 1) == ErrorCode.NONE
