@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spark_versions.environments import ROOT, NotFetched, python_of
+from tests.spark_versions.environments import ROOT, VERSIONS, NotFetched, python_of
 
 from cordwood.spark.java import ensure_java
 
@@ -68,3 +68,8 @@ def test_spark_3_5_is_refused_with_the_way_that_works(tmp_path: Path) -> None:
     told = told_by("3.5.9", tmp_path)
     assert "3.5.9 is installed: it has no data sources in Python" in told["import"]
     assert "spark-sql-kafka-0-10_2.12:3.5.9" in told["import"]
+
+
+def test_the_docs_name_the_releases_that_these_tests_run() -> None:
+    text = (ROOT / "docs/spark.md").read_text()
+    assert f"the newest release of each line: {', '.join(VERSIONS[:-1])} and {VERSIONS[-1]}." in text
