@@ -19,7 +19,7 @@ from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.moment import Moment
 from cordwood.model.settings.listeners import PLAINTEXT, Callers, Entrance
 from cordwood.node.loop.ports import Frame
-from cordwood.security.sessions import Session
+from cordwood.security.sessions import Session, session_at
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.asking import header_tags
 from cordwood.wire.encoding.codec import Read, Write, reader, writer
@@ -174,6 +174,14 @@ class Exchange:
         if self.state is not State.LOST:
             self._end(State.NOTHING)
 
+    def send_last(self, frame: Frame, reason: str) -> None:
+        self.hang_up_reason = reason
+        self.connection.last = self
+        self.send(frame)
+
+    def begin(self, session: Session) -> None:
+        self.connection.session = session
+
     def hang_up(self, reason: str) -> None:
         self._replied()
         self.hang_up_reason = reason
@@ -212,6 +220,8 @@ class Exchange:
             raise InvariantBroken(f"the records in the answer to {self} changed while it was on its way")
         self._frame = self._bytes = b""
         self._end(State.ANSWERED)
+        if self.connection.last is self:
+            self.connection.hung_up()
 
     def carries(self, path: str) -> bool:
         """True if the answer on its way has records of this file."""
@@ -262,7 +272,9 @@ class Connection:
     def __init__(self, network: "Network", connection_id: int, source: int) -> None:
         self.network = network
         self.connection_id = connection_id
-        self.session = Session(EVERYBODY, "simulated")
+        self.session = session_at(network.entrance, "simulated")
+        self.last: Exchange | None = None
+        """The exchange with whose answer the broker closes the connection; None: it does not."""
         self.source = source
         """The side that connected: a broker, or clients."""
         self.open = True
@@ -312,6 +324,8 @@ class Network:
 
     def __init__(self, boot_ms: Callable[[], int]) -> None:
         self.boot_ms = boot_ms
+        self.entrance = EVERYBODY
+        """The listener of new connections."""
         self.connections: list[Connection] = []
         self.answers: list[Exchange] = []
         """Answers on their way."""
@@ -372,6 +386,9 @@ class Network:
         exchange = connection.travelling.popleft()
         assert self._node is not None
         assert not connection.holds
+        if connection.last is not None:
+            exchange.lose()
+            return
         frame = encode_request(
             exchange.key,
             exchange.version,

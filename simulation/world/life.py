@@ -162,6 +162,7 @@ class Life:
             log_levels=PythonLogLevels(),
             other_brokers=self._other_brokers,
             seed=self._chance.getrandbits(64),
+            random_bytes=self._chance.randbytes,
         )
         for _ in self.node.recover_all():
             pass

@@ -10,7 +10,7 @@ from cordwood.wire.apis import APIS, ApiKey
 
 PAGE = Path(__file__).parents[2] / "docs" / "rights.md"
 
-ANYBODY = {ApiKey.API_VERSIONS}
+ANYBODY = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 """APIs that need no right: what they tell is the same for everybody."""
 
 

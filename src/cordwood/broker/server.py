@@ -229,6 +229,7 @@ class Server:
             other_brokers=self._peers,
             census=self._client_counts,
             seed=int.from_bytes(os.urandom(8), "big"),
+            random_bytes=os.urandom,
         )
         self._flusher = self._make_flusher()
         self.driver.drive(self.node, self._flusher, writer)
@@ -276,7 +277,7 @@ class Server:
                 self._between_brokers,
             )
         for listener, bound in self._bound:
-            entrance = listener.entrance(only=only, clustered=clustered)
+            entrance = listener.entrance(only=only, clustered=clustered, asks=settings.asks_at(listener))
             make = self._maker_of_connections(connections, entrance, speaks_tls=listener.speaks_tls)
             self._listening.append(await loop.create_server(make, sock=bound, backlog=BACKLOG))
         if clustered:

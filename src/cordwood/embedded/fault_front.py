@@ -20,6 +20,7 @@ from cordwood.wire.requests import RequestHeader, decode_request, encode_respons
 if TYPE_CHECKING:
     from cordwood.broker.server import Server
     from cordwood.node.loop.ports import Frame, Reply
+    from cordwood.security.sessions import Session
 
 _INT32: Final = Struct(">i")
 _NO_SESSION: Final = -1
@@ -119,6 +120,12 @@ class _LostReply:
     def send(self, frame: Frame) -> None:
         self._reply.hang_up(_REASON)
 
+    def send_last(self, frame: Frame, reason: str) -> None:
+        self._reply.hang_up(reason)
+
+    def begin(self, session: Session) -> None:
+        self._reply.begin(session)
+
     def nothing(self) -> None:
         self._reply.hang_up(_REASON)
 
@@ -144,6 +151,12 @@ class _LateReply:
 
     def send(self, frame: Frame) -> None:
         self._server.later(self._delay_s, lambda: self._reply.send(frame))
+
+    def send_last(self, frame: Frame, reason: str) -> None:
+        self._server.later(self._delay_s, lambda: self._reply.send_last(frame, reason))
+
+    def begin(self, session: Session) -> None:
+        self._reply.begin(session)
 
     def nothing(self) -> None:
         self._reply.nothing()

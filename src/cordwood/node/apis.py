@@ -29,7 +29,7 @@ from cordwood.node.handlers.coordination import (
     transactions,
 )
 from cordwood.node.handlers.records import fetch, offsets_in_log, produce, producers
-from cordwood.node.handlers.security import users
+from cordwood.node.handlers.security import sasl, users
 from cordwood.node.requests.request import Handler, Served, served
 from cordwood.node.requests.rights import RIGHTS
 from cordwood.wire.apis import Api
@@ -58,6 +58,7 @@ _DECLARED: tuple[Handler[Any], ...] = (
     *families.HANDLERS,
     *watching.HANDLERS,
     *describing_node.HANDLERS,
+    *sasl.HANDLERS,
     *users.HANDLERS,
 )
 
@@ -89,6 +90,7 @@ class Rooms(
     families.FamilyRooms,
     watching.WatchingRooms,
     describing_node.DescribingRooms,
+    sasl.SaslRooms,
     users.UserRooms,
     Protocol,
 ):
@@ -120,6 +122,7 @@ def served_by(node: Rooms) -> dict[int, Served]:
         **served(node, families.HANDLERS),
         **served(node, watching.HANDLERS),
         **served(node, describing_node.HANDLERS),
+        **served(node, sasl.HANDLERS),
         **served(node, users.HANDLERS),
     }
     return {key: each for key, each in found.items() if key in SERVED}

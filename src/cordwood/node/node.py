@@ -91,6 +91,7 @@ from cordwood.node.requests.parked import ParkedRequests
 from cordwood.node.requests.router import Router
 from cordwood.node.requests.told_brokers import ToldBrokers
 from cordwood.node.requests.wide_requests import WideRequests
+from cordwood.node.security.authentications import Authentications
 from cordwood.replication.throttle import Throttle
 from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.wire.requests import RequestHeader
@@ -111,9 +112,11 @@ class Node:
         log_levels: LogLevels,
         other_brokers: Peers,
         seed: int,
+        random_bytes: Callable[[int], bytes],
         apart: RecordWork = HERE,
         census: Census | None = None,
     ) -> None:
+        """`random_bytes`: bytes that nobody can foresee."""
         self.image = image
         self.serving = serving
         self.logs = logs
@@ -223,6 +226,7 @@ class Node:
             loop, image, logs, hosted, self.groups, self.hot_keys, reports, self.watch_reports, topic_traffic
         )
 
+        self.authentications = Authentications(loop, image, random_bytes)
         self.catching_up = CatchingUp(loop, image)
         self.wide_requests = WideRequests(loop.turns)
         self._router = Router(
@@ -274,6 +278,7 @@ class Node:
         self.loop.turns.forget(connection_id)
         self.fetch_sessions.connection_closed(connection_id)
         self.parked.connection_closed(connection_id)
+        self.authentications.connection_closed(connection_id)
 
     def tick(self, now: Moment) -> int | None:
         """Runs the timers that are due; returns the next deadline."""

@@ -34,5 +34,22 @@ class Session(NamedTuple):
     ends_ms: int | None = None
     """The end on the boot clock; None: the session lasts as long as its connection."""
 
+    def is_over(self, now_ms: int) -> bool:
+        """True if the peer may only say who it is, for the first time or again."""
+        return self.ends_ms is not None and now_ms >= self.ends_ms
+
+    def proved(self, user: str, mechanism: str, now_ms: int) -> Session:
+        """The session of the same connection, after the peer has proved that it is this user."""
+        asks = self.entrance.asks
+        assert asks is not None
+        ends_ms = now_ms + asks.session_ms if asks.session_ms else None
+        return self._replace(principal=Principal("User", user), mechanism=mechanism, ends_ms=ends_ms)
+
+
+def session_at(entrance: Entrance, host: str) -> Session:
+    """The session of a new connection. Where peers are asked who they are, it is over before it begins: until a peer
+    has proved its user, and after the time for which this holds, it may do the same."""
+    return Session(entrance, host, ends_ms=None if entrance.asks is None else 0)
+
 
 OF_THIS_BROKER: Final = Session(LOOPBACK, "localhost", THIS_BROKER)

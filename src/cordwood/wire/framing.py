@@ -95,7 +95,9 @@ class FrameReader:
     """
 
     def __init__(self, max_request_bytes: int, pool: BufferPool) -> None:
-        self._max_request_bytes = max_request_bytes
+        self.max_request_bytes = max_request_bytes
+        self.bound = "socket.request.max.bytes"
+        """The name of that bound, for messages."""
         self._pool = pool
         self._buffer_bytes = pool.buffer_bytes
         self._buffer: memoryview | None = None
@@ -145,7 +147,7 @@ class FrameReader:
             raise self._failure
         assert self._buffer is not None
         (size,) = _SIZE.unpack_from(self._buffer, start)
-        if not 0 <= size <= self._max_request_bytes:
+        if not 0 <= size <= self.max_request_bytes:
             raise self._fail(size, bytes(self._buffer[start : start + _PREFIX]))
         size += _PREFIX
         if size > unread_bytes:
@@ -209,7 +211,7 @@ class FrameReader:
             self._failure = BadRequest(f"A request has the size {size}.")
         else:
             self._failure = FrameTooLarge(
-                f"A request of {size} bytes is larger than socket.request.max.bytes ({self._max_request_bytes})."
+                f"A request of {size} bytes is larger than {self.bound} ({self.max_request_bytes})."
             )
         return self._failure
 

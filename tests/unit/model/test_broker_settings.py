@@ -27,7 +27,7 @@ def test_an_address_is_written_as_kafka_writes_it_or_just_as_host_and_port(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SASL_SSL://host:9092", "SASL_SSL has the security protocol SASL_SSL, which is not supported yet"),
+        ("SASL_SSL://host:9092", "SASL_SSL speaks TLS and has no certificate"),
         ("SSL://host:9092", "the listener SSL speaks TLS and has no certificate: set ssl.keystore.location"),
         ("CLIENTS://host:9092", "has no protocol for the listener CLIENTS: add CLIENTS:PLAINTEXT"),
         ("CLI ENTS://host:9092", "is no name of a listener"),
@@ -110,7 +110,7 @@ def test_two_listeners_share_a_port_as_ipv4_and_ipv6() -> None:
         ("advertised_listeners", "CLIENTS://h", "must end in a port"),
         ("listener_security_protocol_map", "CLIENTS:PLAINTEXT", "no protocol for the listener BROKERS"),
         ("listener_security_protocol_map", "CLIENTS:TLS,BROKERS:PLAINTEXT", "'TLS' is no security protocol"),
-        ("listener_security_protocol_map", "CLIENTS:SASL_SSL,BROKERS:PLAINTEXT", "SASL_SSL, which is not supported"),
+        ("listener_security_protocol_map", "CLIENTS:SASL_SSL,BROKERS:PLAINTEXT", "speaks TLS and has no certificate"),
         ("listener_security_protocol_map", "CLIENTS", "must be the name of a listener and its protocol"),
         ("listener_security_protocol_map", "CLIENTS:SSL,clients:SSL", "two protocols"),
     ],

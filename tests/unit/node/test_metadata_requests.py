@@ -43,6 +43,12 @@ class Bare:
     def send(self, frame: Any) -> None:
         self.sent.append(frame)
 
+    def send_last(self, frame: Any, reason: str) -> None:
+        raise AssertionError("the connection stays")
+
+    def begin(self, session: Session) -> None:
+        raise AssertionError("nobody is asked")
+
     def hold(self) -> None:
         pass
 

@@ -25,14 +25,16 @@ def exchange(mechanism: ScramMechanism = SHA_256, *, is_known: bool = True) -> S
     return ScramExchange(mechanism, lambda user, _: FoundKeys(keys, is_known and user == "user"), BROKER_NONCE)
 
 
-def final_message(mechanism: ScramMechanism, password: str, challenge: bytes, binding: bytes = b"n,,") -> bytes:
+def final_message(
+    mechanism: ScramMechanism, password: str, challenge: bytes, binding: bytes = b"n,,", user: str = "user"
+) -> bytes:
     """The final message of a client that computes its proof by the RFC, in other words than ours."""
     fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
     digest = mechanism.hash_name
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), b64decode(fields["s"]), int(fields["i"]))
     client_key = hmac.digest(salted, b"Client Key", digest)
     bare = f"c={b64encode(binding).decode()},r={fields['r']}"
-    message = f"n=user,r={CLIENT_NONCE},{challenge.decode()},{bare}".encode()
+    message = f"n={user},r={CLIENT_NONCE},{challenge.decode()},{bare}".encode()
     signature = hmac.digest(hashlib.new(digest, client_key).digest(), message, digest)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
     return f"{bare},p={b64encode(proof).decode()}".encode()

@@ -20,7 +20,7 @@ from cordwood.broker.network.sending import HangUp, MakeSender, bytes_in_memory
 from cordwood.model.errors import StorageFailure
 from cordwood.model.settings.listeners import ONLY_ENTRANCE, Callers, Entrance
 from cordwood.node.loop.ports import Frame
-from cordwood.security.sessions import Principal, Session
+from cordwood.security.sessions import Principal, Session, session_at
 from cordwood.wire.apis import APIS
 from cordwood.wire.encoding.bad_messages import BadRequest, OtherProtocol
 from cordwood.wire.framing import FrameReader
@@ -30,6 +30,9 @@ logger = logging.getLogger("cordwood.broker")
 
 REQUESTS_PER_TURN: Final = 64
 """A peer with thousands of tiny requests in one packet must not keep other connections waiting."""
+
+MAX_BYTES_BEFORE_LOG_IN: Final = 512 * 1024
+"""The largest request of a peer that has not said who it is, where a listener asks: Kafka's bound."""
 
 TURN_S: Final = 0.01
 """A connection whose requests have taken this long gives the turn to other connections."""
@@ -76,6 +79,14 @@ class PendingReply:
         self.frame = frame
         self._connection.answered(self)
 
+    def send_last(self, frame: Frame, reason: str) -> None:
+        self._connection.stop_serving()
+        self.send(frame)
+        self._connection.refuse(None, reason)
+
+    def begin(self, session: Session) -> None:
+        self._connection.begin(session)
+
     def hold(self) -> None:
         self._connection.holds += 1
 
@@ -99,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self._connections = connections
         self._make_sender = make_sender
-        self.session = Session(entrance, "")
+        self.session = session_at(entrance, "")
         self.for_brokers = entrance.callers is Callers.BROKERS
         self._is_brokers = False
         """True if a request on this connection has proved that another broker sent it."""
@@ -107,6 +118,9 @@ class Connection(asyncio.BufferedProtocol):
         """True if the request that is arriving has, or waits for, more than an ordinary buffer."""
         self._limits = connections.limits
         self._reader = FrameReader(connections.limits.max_request_bytes, connections.receive_buffers)
+        if self.session.ends_ms is not None:
+            self._reader.bound = "the largest before a log-in"
+            self._reader.max_request_bytes = min(MAX_BYTES_BEFORE_LOG_IN, connections.limits.max_request_bytes)
         self._unanswered: deque[PendingReply] = deque()
         self._unanswered_bytes = 0
         self._serving = True
@@ -126,6 +140,13 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def client_host(self) -> str:
         return self.session.host
+
+    def begin(self, session: Session) -> None:
+        """Begins another session: the peer has proved who it is."""
+        self.session = session
+        self._reader.bound = "socket.request.max.bytes"
+        self._reader.max_request_bytes = self._limits.max_request_bytes
+        self._connections.logged_in(self)
 
     # Calls of the transport
 
@@ -244,9 +265,9 @@ class Connection(asyncio.BufferedProtocol):
             self._serving = False
             self._transport.abort()
         except BadRequest as fault:
-            self._refuse(reply, str(fault))
+            self.refuse(reply, str(fault))
         except Exception as failure:
-            self._refuse(reply, "the broker failed on its request")
+            self.refuse(reply, "the broker failed on its request")
             connections.request_failed(failure)
         finally:
             # Answers leave first: the rest is done while the peer reads them.
@@ -282,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._reading:
             self._start_reading()
 
-    def _refuse(self, reply: PendingReply | None, reason: str) -> None:
+    def refuse(self, reply: PendingReply | None, reason: str) -> None:
         """Closes the connection after the answers that are still owed for earlier requests."""
         if reply is None or reply.frame is not None:
             reply = PendingReply(self, 0, None)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("cordwood.broker")
 
+LOG_IN_S: Final = 10.0
+"""The time in which a peer has to say who it is, where a listener asks."""
+
 MOST_STRANGERS: Final = 100
 """The most connections at the listener of brokers that have not proved to be a broker's: those of operators, and of
 brokers in their first milliseconds. The oldest one makes way for the next."""
@@ -134,6 +137,9 @@ class Connections:
         """The number of clients' connections, by the client's address."""
         self._strangers: dict[int, OpenConnection] = {}
         """The connections at the listener of brokers that have not proved to be a broker's, in their order."""
+        self._not_logged_in: dict[int, tuple[float, OpenConnection]] = {}
+        """The connections whose peers are asked who they are and have not proved it, with the times of their closing,
+        in order."""
         self._last_id = 0
         self._creation_rate = CreationRate()
         self._stopping = False
@@ -183,6 +189,8 @@ class Connections:
             connection.connection_id = self._last_id
             self._open[self._last_id] = connection
             self._clients.opened(connection)
+            if connection.session.ends_ms is not None:
+                self._not_logged_in[self._last_id] = (self.loop.time() + LOG_IN_S, connection)
             if for_brokers:
                 self._strangers[self._last_id] = connection
             else:
@@ -214,6 +222,10 @@ class Connections:
         connection.close(reason)
         self.forget(connection)
 
+    def logged_in(self, connection: OpenConnection) -> None:
+        """Notes that the peer has proved who it is."""
+        self._not_logged_in.pop(connection.connection_id, None)
+
     def proved(self, connection: OpenConnection) -> None:
         """Notes that the connection is another broker's."""
         self._strangers.pop(connection.connection_id, None)
@@ -229,6 +241,7 @@ class Connections:
             self._by_address[host] -= 1
             if not self._by_address[host]:
                 del self._by_address[host]
+        self._not_logged_in.pop(connection.connection_id, None)
         if connection in self._waiting_to_ask:
             self._waiting_to_ask.remove(connection)
         self.arriving.end(connection, self.loop.time())
@@ -286,9 +299,21 @@ class Connections:
         others = (each for each in self._open.values() if not self.arriving.holds(each))
         self._half_requests.look(others, self.receive_buffers.lent_bytes, now_s)
         self.sending.buffers.relieve(now_s)
+        self._close_late(now_s)
         if now_s >= self._next_idle_check_s:
             self._next_idle_check_s = now_s + self._idle_check_s
             self._close_idle(now_s - self.limits.max_idle_s)
+
+    def _close_late(self, now_s: float) -> None:
+        """Closes connections whose peers were asked who they are and took too long."""
+        late = []
+        for deadline_s, connection in self._not_logged_in.values():
+            if deadline_s > now_s:
+                break
+            late.append(connection)
+        for connection in late:
+            connection.close(f"it did not log in within {LOG_IN_S:g} s")
+            self._not_logged_in.pop(connection.connection_id, None)
 
     def _close_idle(self, since_s: float) -> None:
         for connection in [each for each in self._open.values() if each.last_active_s < since_s]:

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from cordwood.model.settings.by_listener import at_listener
+from cordwood.model.settings.by_listener import at_listener, value_at
 from cordwood.model.settings.cluster_settings import ClusterSettings, StoreAddress, parse_store_address
 from cordwood.model.settings.group_settings import GroupSettings, TransactionSettings
 from cordwood.model.settings.listeners import (
     HTTPS,
     PLAINTEXT,
+    Asks,
     Listener,
     ListenerAddress,
     parse_address,
@@ -27,6 +28,7 @@ from cordwood.model.settings.listeners import (
 )
 from cordwood.model.settings.network_settings import NetworkSettings, ObservationSettings
 from cordwood.model.settings.replication_settings import CORDONED, RACK_AWARE_SELECTOR, ReplicationSettings
+from cordwood.model.settings.sasl_settings import SaslSettings
 from cordwood.model.settings.setting import InvalidSetting, Setting, attribute_values, settings_of, table
 from cordwood.model.settings.storage_settings import StorageSettings, directories_in
 from cordwood.model.settings.tls_settings import ListenerTls, TlsSettings, tls_of
@@ -57,6 +59,7 @@ OTHER_NAMES = {"log.dir": "log.dirs", "broker.id": "node.id"}
 class BrokerSettings(
     NetworkSettings,
     TlsSettings,
+    SaslSettings,
     StorageSettings,
     ClusterSettings,
     ReplicationSettings,
@@ -216,6 +219,18 @@ class BrokerSettings(
             self.listener_security_protocol_map,
             self.inter_broker_listener_name,
         )
+
+    def asks_at(self, listener: Listener) -> Asks | None:
+        """How a listener asks its peers who they are; None: it asks nobody."""
+        if not listener.speaks_sasl:
+            return None
+        mechanisms, session_ms = (
+            value_at(self, BROKER_SETTINGS[name], listener.name)
+            for name in ("sasl.enabled.mechanisms", "connections.max.reauth.ms")
+        )
+        assert isinstance(mechanisms, tuple)
+        assert isinstance(session_ms, int)
+        return Asks(mechanisms, session_ms)
 
     @property
     def tls_listeners(self) -> dict[str, ListenerTls]:

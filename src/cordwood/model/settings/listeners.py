@@ -18,13 +18,17 @@ PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
 """The security protocol that is TLS."""
 
+SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
+"""The security protocol that asks peers who they are, in plain text."""
+
+SASL_SSL: Final = "SASL_SSL"
+"""The security protocol that asks peers who they are, over TLS."""
+
 HTTPS: Final = "HTTPS"
 """The name of `metrics.listener` with TLS, also in names of settings (`listener.name.https.ssl.keystore.location`)."""
 
-SECURITY_PROTOCOLS: Final = (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")
+SECURITY_PROTOCOLS: Final = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 """Kafka's security protocols."""
-
-SUPPORTED_PROTOCOLS: Final = (PLAINTEXT, SSL)
 
 EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
 
@@ -42,11 +46,21 @@ class Callers(Enum):
     ITSELF = "the broker itself, without a socket"
 
 
+class Asks(NamedTuple):
+    """How a listener asks its peers who they are."""
+
+    mechanisms: tuple[str, ...]
+    session_ms: int = 0
+    """The time after which a peer has to log in again; 0: never."""
+
+
 class Entrance(NamedTuple):
     """The listener on which a request arrived."""
 
     name: str
     callers: Callers
+    asks: Asks | None = None
+    """None: nobody is asked."""
 
     @property
     def between_brokers(self) -> bool:
@@ -85,9 +99,13 @@ class Listener(NamedTuple):
 
     @property
     def speaks_tls(self) -> bool:
-        return self.protocol == SSL
+        return self.protocol in (SSL, SASL_SSL)
 
-    def entrance(self, *, only: bool, clustered: bool) -> Entrance:
+    @property
+    def speaks_sasl(self) -> bool:
+        return self.protocol in (SASL_PLAINTEXT, SASL_SSL)
+
+    def entrance(self, *, only: bool, clustered: bool, asks: Asks | None = None) -> Entrance:
         """The entrance of this listener. `only`: the broker has no other listener. `clustered`: there may be other
         brokers."""
         if not self.between_brokers:
@@ -96,7 +114,7 @@ class Listener(NamedTuple):
             callers = Callers.BROKERS
         else:
             callers = Callers.BOTH if clustered else Callers.ALONE
-        return Entrance(self.name, callers)
+        return Entrance(self.name, callers, asks)
 
 
 def host_and_port(host: str, port: int) -> str:
@@ -168,11 +186,6 @@ def _supported(name: str, protocol_of: dict[str, str]) -> str:
     if protocol is None:
         raise InvalidSetting(
             f"listener.security.protocol.map has no protocol for the listener {name}: add {name}:{PLAINTEXT}"
-        )
-    if protocol not in SUPPORTED_PROTOCOLS:
-        raise InvalidSetting(
-            f"the listener {name} has the security protocol {protocol}, which is not supported yet: there are "
-            f"{' and '.join(SUPPORTED_PROTOCOLS)}"
         )
     return protocol
 

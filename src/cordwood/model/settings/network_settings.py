@@ -36,8 +36,8 @@ class NetworkSettings:
     )
     listener_security_protocol_map: tuple[str, ...] = string_list(
         tuple(f"{name}:{name}" for name in SECURITY_PROTOCOLS),
-        "The security protocol of each listener: PLAINTEXT or SSL, which is TLS. The SASL protocols are not supported "
-        "yet: a listener with one is refused, and so is TLS between the brokers of a cluster.",
+        "The security protocol of each listener: PLAINTEXT; SSL, which is TLS; SASL_PLAINTEXT and SASL_SSL, which ask "
+        "clients for user and password. The brokers of a cluster use PLAINTEXT among themselves yet.",
         check=check_protocols,
     )
     listeners: tuple[str, ...] = string_list(

@@ -17,7 +17,7 @@ Frame = bytes | list[bytes | LogSlice]
 
 
 class Reply(Protocol):
-    """The answer to one request. Exactly one of `send`, `nothing` and `hang_up` is called, exactly once."""
+    """The answer to one request. One of `send`, `send_last`, `nothing` and `hang_up` is called, exactly once."""
 
     connection_id: int
 
@@ -35,6 +35,12 @@ class Reply(Protocol):
 
     def nothing(self) -> None:
         """Ends the request without an answer, as the protocol has it for acks=0."""
+
+    def send_last(self, frame: Frame, reason: str) -> None:
+        """Sends the answer, and closes the connection behind it."""
+
+    def begin(self, session: Session) -> None:
+        """Begins another session on the connection: its peer has proved who it is."""
 
     def hang_up(self, reason: str) -> None:
         """Closes the connection: the protocol has no other answer left."""

@@ -21,7 +21,7 @@ from cordwood.node.loop.peers import (
 )
 from cordwood.node.loop.ports import Frame, Reply
 from cordwood.node.loop.timers import Timer
-from cordwood.security.sessions import OF_THIS_BROKER
+from cordwood.security.sessions import OF_THIS_BROKER, Session
 from cordwood.wire.asking import decode_response, encode_request, request_start
 from cordwood.wire.requests import RequestHeader, parse_header
 
@@ -138,6 +138,12 @@ class _LoopbackReply:
         if not self.ended:
             content = memoryview(_content(frame))[_SIZE_BYTES:]
             self._end(PeerAnswer(self._version, decode_response(self._request.api_key, self._version, content)))
+
+    def send_last(self, frame: Frame, reason: str) -> None:
+        self.send(frame)
+
+    def begin(self, session: Session) -> None:
+        raise AssertionError("a broker does not prove to itself who it is")
 
     def nothing(self) -> None:
         self.hang_up("the request has no answer")

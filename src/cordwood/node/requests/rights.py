@@ -107,6 +107,8 @@ RIGHTS: Final[Mapping[int, Rights]] = {
     ApiKey.LIST_GROUPS: (
         _group(Operation.DESCRIBE, "each group", Without.LEFT_OUT).or_else(Operation.DESCRIBE, ResourceKind.CLUSTER),
     ),
+    ApiKey.SASL_HANDSHAKE: NOBODY_IS_ASKED,
+    ApiKey.SASL_AUTHENTICATE: NOBODY_IS_ASKED,
     ApiKey.API_VERSIONS: NOBODY_IS_ASKED,
     ApiKey.CREATE_TOPICS: (
         _topics(Operation.CREATE).or_else(Operation.CREATE, ResourceKind.CLUSTER),

@@ -13,11 +13,20 @@ from cordwood.node.requests.parked import ParkedRequests
 from cordwood.node.requests.proven_brokers import is_proven
 from cordwood.node.requests.request import Request, Served
 from cordwood.node.requests.wide_requests import NARROW_BYTES, WideRequests
+from cordwood.security.sessions import Session
 from cordwood.wire.api_versions import encode_unsupported_version
-from cordwood.wire.apis import ApiKey
+from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.encoding.bad_messages import BadRequest
 from cordwood.wire.requests import RequestHeader
 from cordwood.wire.widths import MAX_BYTES_WITHOUT_RECORDS
+
+_SASL = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
+
+
+def may_come_first(key: int, session: Session) -> bool:
+    """True if a peer may ask this that has not proved who it is, or has to prove it again. Which versions there are is
+    a question for the beginning alone, as in Apache Kafka."""
+    return key in _SASL or (key == ApiKey.API_VERSIONS and session.mechanism is None)
 
 
 class Router:
@@ -47,6 +56,11 @@ class Router:
         loop.turns.stepped_for = reply
         if reply.connection_id in self._parked.by_connection:
             self._parked.make_way(reply.connection_id, header.api_key, now)
+        session = reply.session
+        if session.ends_ms is not None and session.is_over(now.boot_ms) and not may_come_first(header.api_key, session):
+            when = "before the peer has logged in" if session.mechanism is None else "after its session has ended"
+            reply.hang_up(f"{APIS[header.api_key].name} came {when}")
+            return
         served = self._served.get(header.api_key)
         if served is None or not served.api.min_version <= header.api_version <= served.api.max_version:
             if header.api_key == ApiKey.API_VERSIONS:

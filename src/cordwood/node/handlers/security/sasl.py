@@ -1,0 +1,101 @@
+"""SASL: SaslHandshake, SaslAuthenticate. The exchange is a machine (`security/authentication.py`).
+
+SaslHandshake 0 is not served: SASL messages would follow it as bare bytes. Only clients from before Kafka 1.0 (2017)
+need it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from cordwood.model.errors import ErrorCode
+from cordwood.node.requests.request import Request, serves
+from cordwood.security.authentication import Refused
+from cordwood.security.exchange import Challenge, PasswordClaim, Proof
+from cordwood.wire.apis import ApiKey
+from cordwood.wire.requests import encode_response
+
+if TYPE_CHECKING:
+    from cordwood.node.security.authentications import Authentications
+    from cordwood.security.authentication import Authentication
+    from cordwood.wire.message_types.sasl_authenticate import SaslAuthenticate
+    from cordwood.wire.message_types.sasl_handshake import SaslHandshake
+
+_NOBODY_IS_ASKED = "The listener asks nobody who it is: set security.protocol without SASL."
+
+
+class SaslRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    authentications: Authentications
+
+
+def sasl_handshake(rooms: SaslRooms, request: Request[SaslHandshake]) -> None:
+    body = request.decode()
+    asks = request.reply.session.entrance.asks
+    authentication = rooms.authentications.of(request.reply)
+    if authentication is None or asks is None:
+        request.answer(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=())
+        return
+    try:
+        authentication.choose(body.mechanism, rooms.authentications.new_nonce())
+    except Refused as refused:
+        frame = encode_response(request.header, {"error_code": refused.code, "mechanisms": asks.mechanisms})
+        rooms.authentications.refuse(request.reply, frame, refused)
+        return
+    request.answer(error_code=ErrorCode.NONE, mechanisms=asks.mechanisms)
+
+
+def sasl_authenticate(rooms: SaslRooms, request: Request[SaslAuthenticate]) -> None:
+    body = request.decode()
+    authentication = rooms.authentications.of(request.reply)
+    if authentication is None:
+        request.answer(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_NOBODY_IS_ASKED, auth_bytes=b"")
+        return
+    try:
+        step = authentication.take(bytes(body.auth_bytes))
+    except Refused as refused:
+        _refuse(rooms, request, refused)
+        return
+    match step:
+        case Challenge(token):
+            request.answer(error_code=ErrorCode.NONE, error_message=None, auth_bytes=token)
+        case PasswordClaim():
+            _check(rooms, request, authentication, step)
+        case Proof():
+            _prove(rooms, request, authentication, step)
+
+
+def _check(
+    rooms: SaslRooms, request: Request[SaslAuthenticate], authentication: Authentication, claim: PasswordClaim
+) -> None:
+    request.let_go_of_frame()
+
+    def checked(is_password: bool) -> None:
+        try:
+            proof = authentication.checked(is_password=is_password)
+        except Refused as refused:
+            _refuse(rooms, request, refused)
+        else:
+            _prove(rooms, request, authentication, proof)
+
+    rooms.authentications.check(request.reply, claim, checked)
+
+
+def _prove(rooms: SaslRooms, request: Request[SaslAuthenticate], authentication: Authentication, proof: Proof) -> None:
+    assert authentication.mechanism is not None
+    lifetime_ms = rooms.authentications.prove(request.reply, proof, authentication.mechanism)
+    request.answer(
+        error_code=ErrorCode.NONE, error_message=None, auth_bytes=proof.token, session_lifetime_ms=lifetime_ms
+    )
+
+
+def _refuse(rooms: SaslRooms, request: Request[SaslAuthenticate], refused: Refused) -> None:
+    values = {"error_code": refused.code, "error_message": refused.message, "auth_bytes": b""}
+    rooms.authentications.refuse(request.reply, encode_response(request.header, values), refused)
+
+
+HANDLERS = (
+    serves(ApiKey.SASL_HANDSHAKE, 1, 1, sasl_handshake),
+    serves(ApiKey.SASL_AUTHENTICATE, 0, 2, sasl_authenticate),
+)

@@ -1,0 +1,1 @@
+"""Who asks: the authentications of connections, and the checks of passwords."""

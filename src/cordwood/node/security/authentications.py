@@ -1,0 +1,119 @@
+"""The authentications of all connections: who asks, by the users of the metadata store.
+
+A connection has an authentication from its first SASL request on. A failure is answered after
+`connection.failed.authentication.delay.ms`, and then the connection is closed; the connection alone waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.model.credentials import ScramMechanism
+from cordwood.model.moment import Moment
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.ports import Frame, Reply
+from cordwood.node.loop.timers import Timer
+from cordwood.node.security.password_checks import PasswordChecks
+from cordwood.security.authentication import Authentication, Refused
+from cordwood.security.exchange import PasswordClaim, Proof
+from cordwood.security.scram import FoundKeys, is_password
+from cordwood.security.unknown_users import made_up_keys
+
+_NONCE_BYTES = 24
+
+
+@dataclass(slots=True, eq=False)
+class _Peer:
+    authentication: Authentication
+    host: str
+    refusal: Timer | None = None
+    """The answer that a peer waits for after a failure."""
+
+
+class Authentications:
+    def __init__(self, loop: Loop, image: ClusterImage, random_bytes: Callable[[int], bytes]) -> None:
+        self._loop = loop
+        self._image = image
+        self._random_bytes = random_bytes
+        self._peers: dict[int, _Peer] = {}
+        self._checks = PasswordChecks(loop)
+
+    def of(self, reply: Reply) -> Authentication | None:
+        """The authentication of a connection; None: its listener asks nobody."""
+        session = reply.session
+        if session.entrance.asks is None:
+            return None
+        peer = self._peers.get(reply.connection_id)
+        if peer is None:
+            name = f"of connection {reply.connection_id}"
+            authentication = Authentication(name, session.entrance.asks.mechanisms, self._find)
+            peer = self._peers[reply.connection_id] = _Peer(authentication, session.host)
+        return peer.authentication
+
+    def new_nonce(self) -> str:
+        return self._random_bytes(_NONCE_BYTES).hex()
+
+    def prove(self, reply: Reply, proof: Proof, mechanism: str) -> int:
+        """Begins the session of a proved user. Returns its length in milliseconds; 0: it has no end."""
+        asks = reply.session.entrance.asks
+        assert asks is not None
+        reply.begin(reply.session.proved(proof.user, mechanism, self._loop.now.boot_ms))
+        return asks.session_ms
+
+    def check(self, reply: Reply, claim: PasswordClaim, done: Callable[[bool], None]) -> None:
+        """Compares a password with the user's keys. Until `done` is called the connection takes no request."""
+        peer = self._peers[reply.connection_id]
+        if not self._checks.has_room(peer.host):
+            reply.hang_up(f"too many passwords from {peer.host} wait to be checked")
+            return
+        mechanism, found = self._keys_for_plain(claim.user)
+
+        def checked(result: bool | Exception) -> None:
+            if self._peers.get(reply.connection_id) is not peer:
+                return
+            if isinstance(result, Exception):
+                reply.hang_up(f"the password could not be checked: {result}")
+            else:
+                done(result)
+            reply.release()
+
+        reply.hold()
+        self._checks.check(
+            reply.connection_id, peer.host, lambda: is_password(mechanism, claim.password, found), checked
+        )
+
+    def refuse(self, reply: Reply, frame: Frame, refused: Refused) -> None:
+        """Answers a failure later, and closes the connection behind the answer."""
+        peer = self._peers[reply.connection_id]
+        reply.hold()
+
+        def answer(now: Moment) -> None:
+            peer.refusal = None
+            reply.send_last(frame, refused.reason)
+
+        peer.refusal = self._loop.after(self._image.settings.connection_failed_authentication_delay_ms, answer)
+
+    def connection_closed(self, connection_id: int) -> None:
+        peer = self._peers.pop(connection_id, None)
+        if peer is not None:
+            self._checks.connection_closed(connection_id, peer.host)
+            if peer.refusal is not None:
+                peer.refusal.cancel()
+
+    def _find(self, user: str, mechanism: ScramMechanism) -> FoundKeys:
+        """The keys of a user. An unknown user's keys are made up; the same work is done for each user."""
+        users = self._image.users
+        made_up = made_up_keys(users.secret, user, mechanism, users.usual_shape(mechanism))
+        row = users.rows.get(user)
+        keys = None if row is None else row.keys.get(mechanism)
+        return FoundKeys(made_up, is_known=False) if keys is None else FoundKeys(keys, is_known=True)
+
+    def _keys_for_plain(self, user: str) -> tuple[ScramMechanism, FoundKeys]:
+        """The keys that a password is compared with: those for SHA-256, if the user has them, as most users do."""
+        found = self._find(user, ScramMechanism.SHA_256)
+        other = self._find(user, ScramMechanism.SHA_512)
+        if other.is_known and not found.is_known:
+            return ScramMechanism.SHA_512, other
+        return ScramMechanism.SHA_256, found

@@ -1,0 +1,100 @@
+"""A listener that asks who its peers are, on real sockets: what strangers can send, and for how long."""
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+from tests.deadline import eventually
+from tests.raw_client import RawClient
+
+from cordwood.broker.network import connections
+from cordwood.embedded import Broker
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.setting import InvalidSetting
+from cordwood.wire.apis import ApiKey
+
+SASL = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,USERS://127.0.0.1:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",
+}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(settings=SASL) as broker:
+        yield broker
+
+
+def connect(broker: Broker) -> socket.socket:
+    host, _, port = broker.listeners["USERS"].rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
+def is_closed(peer: socket.socket) -> bool:
+    """True if the broker closes the connection without a byte; waits for it."""
+    try:
+        return peer.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_request_before_the_log_in_closes_the_connection(broker: Broker) -> None:
+    client = RawClient(broker.listeners["USERS"])
+    client.request(ApiKey.METADATA, 1, topics=None)
+    with pytest.raises((ConnectionError, AssertionError)):
+        client.answer(ApiKey.METADATA, 1)
+
+
+@pytest.mark.parametrize("size", [512 * 1024 + 1, 1 << 20, 1 << 30])
+def test_a_large_request_before_the_log_in_closes_the_connection_at_its_size(broker: Broker, size: int) -> None:
+    with connect(broker) as peer:
+        peer.sendall(struct.pack(">i", size))
+        assert is_closed(peer)
+
+
+def test_a_message_of_half_a_mebibyte_is_answered(broker: Broker) -> None:
+    client = RawClient(broker.listeners["USERS"])
+    assert client.send(ApiKey.SASL_HANDSHAKE, 1, mechanism="SCRAM-SHA-256").error_code == 0
+    answer = client.send(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b"n" * (512 * 1024 - 100))
+    assert answer.error_code == 58
+
+
+def test_a_peer_that_says_nothing_or_stops_half_way_is_closed(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "LOG_IN_S", 0.2)
+    with connect(broker) as silent, connect(broker) as half:
+        half.sendall(struct.pack(">ihh", 100, ApiKey.SASL_HANDSHAKE, 1))
+        chosen = RawClient(broker.listeners["USERS"])
+        assert chosen.send(ApiKey.SASL_HANDSHAKE, 1, mechanism="SCRAM-SHA-256").error_code == 0
+        assert is_closed(silent)
+        assert is_closed(half)
+        assert is_closed(chosen._socket)
+    eventually(lambda: RawClient(broker.bootstrap_servers).send(ApiKey.API_VERSIONS, 0).error_code == 0, what="service")
+
+
+def test_thousands_of_half_log_ins_leave_nothing_behind(broker: Broker) -> None:
+    for number in range(1000):
+        client = RawClient(broker.listeners["USERS"])
+        client.request(ApiKey.SASL_HANDSHAKE, 1, mechanism="SCRAM-SHA-512")
+        if number % 2:
+            client.answer(ApiKey.SASL_HANDSHAKE, 1)
+            client.request(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b"n,,n=alice,r=nonce")
+        client._socket.close()
+
+    def peers() -> int:
+        assert broker._run is not None
+        return len(broker._run._started.result().node.authentications._peers)
+
+    eventually(lambda: peers() == 0, what="no authentication of a closed connection")
+
+
+def test_a_listener_of_brokers_in_a_cluster_cannot_ask_yet() -> None:
+    texts = {**SASL, "inter.broker.listener.name": "USERS", "node.id": "1", "cluster.name": "c"}
+    with pytest.raises(InvalidSetting, match="give them one of their own in a private network"):
+        BrokerSettings.from_texts({**texts, "cluster.store": "etcd://127.0.0.1:2379"})
+
+
+@pytest.mark.parametrize("mechanisms", ["", "GSSAPI", "SCRAM-SHA-256,OAUTHBEARER"])
+def test_mechanisms_that_there_are_not_are_refused(mechanisms: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"sasl\.enabled\.mechanisms"):
+        BrokerSettings.from_texts({"sasl.enabled.mechanisms": mechanisms})
