@@ -12,6 +12,7 @@ address of an etcd.
 import base64
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.broker_process import free_port
+from tests.debian import NotHere, unpacked
 from tests.etcd.members import EtcdCluster
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +35,7 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _STARTS_SPARK = re.compile(r"cordwood\.spark|cordwood (?:audit|pipeline)|pyspark")
 _LISTENERS_IN_FILE = re.compile(r"^listeners = ", re.MULTILINE)
 _PORT = re.compile(r"127\.0\.0\.1:(\d+)")
+_OPENSSL = re.compile(r"^openssl ", re.MULTILINE)
 _PYTEST = "python -m pytest -q -p no:cacheprovider"
 _LONG_STORIES = {
     "first-cluster.md",
@@ -107,6 +110,8 @@ def test_a_page_does_what_it_says(program: Program, tmp_path: Path, request: pyt
         etcd: EtcdCluster = request.getfixturevalue("one_etcd")
         _forget_clusters_of_pages(etcd)
         environment["STORE"] = f"etcd://{','.join(etcd.endpoints)}"
+    if _OPENSSL.search(program.text) and shutil.which("openssl") is None:
+        environment = _with_openssl(environment)
     if program.kind == "python run":
         _run([sys.executable, "-c", program.text], workplace, environment)
     elif program.kind == "python test":
@@ -165,6 +170,16 @@ def _environment(tmp_path: Path) -> dict[str, str]:
         "CORDWOOD_DATA_DIR": str(tmp_path / "data"),
         "PYTHONDONTWRITEBYTECODE": "",
     }
+
+
+def _with_openssl(environment: dict[str, str]) -> dict[str, str]:
+    """A fresh Debian has the library of OpenSSL, and not its program."""
+    try:
+        root = unpacked("openssl", holds="usr/bin/openssl", place="openssl")
+    except NotHere as reason:
+        pytest.skip(f"no openssl: {reason}")
+    path = f"{environment['PATH']}:{root}/usr/bin"
+    return {**environment, "PATH": path, "OPENSSL_CONF": f"{root}/etc/ssl/openssl.cnf"}
 
 
 def _forget_clusters_of_pages(etcd: EtcdCluster) -> None:

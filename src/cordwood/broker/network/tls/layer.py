@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 HANDSHAKE_S: Final = 10.0
 """The time for a handshake."""
 ARRIVING_BYTES: Final = 64 * 1024
+SEALED_BYTES: Final = 32 * 1024
+"""The bytes that OpenSSL encrypts at a time."""
 _RECORD_BEGINS: Final = 0x16
 """The first byte of a TLS connection."""
 
@@ -296,16 +298,22 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     # The transport of the connection
 
     def write(self, data: Any) -> None:
-        """Encrypts and sends. The caller gives pieces of bounded size, and stops at `pause_writing`."""
+        """Encrypts and sends. The caller gives pieces of bounded size, and stops at `pause_writing`. OpenSSL gets less
+        at a time: it keeps a buffer of the largest piece for as long as the connection lives."""
         if self._state is not _State.OPEN:
             return
         assert self._tls is not None
+        encrypted: list[bytes] = []
+        whole = memoryview(data)
         try:
-            self._tls.write(data)
+            for start in range(0, len(whole), SEALED_BYTES):
+                self._tls.write(whole[start : start + SEALED_BYTES])
+                encrypted.append(self._outgoing.read())
         except ssl.SSLError as error:
             self._broken(error)
             return
-        self._flush()
+        if not self._transport.is_closing():
+            self._transport.writelines(encrypted)
 
     def _flush(self) -> None:
         if self._outgoing.pending and not self._transport.is_closing():
