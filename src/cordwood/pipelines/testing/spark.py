@@ -19,7 +19,10 @@ def testing_session() -> "Iterator[SparkSession]":
             "spark.ui.enabled": "false",
             "spark.log.level": "ERROR",
             # A test runs most code of Spark a few times: the second compiler would cost as much CPU again as the test.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            # The collector with several threads works beside a heap of a few megabytes.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            # Spark describes the plan of every job for a page that is not there.
+            "spark.sql.ui.explainMode": "simple",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": f"{directory}/warehouse",
             "spark.local.dir": f"{directory}/local",
