@@ -1,4 +1,4 @@
-"""Two pages of docs/internals show the code's tables of states, and no code sets a state past its table."""
+"""Three pages of docs/internals show the code's tables of states, and no code sets a state past its table."""
 
 import ast
 from collections.abc import Iterator
@@ -18,11 +18,13 @@ from cordwood.node.replication.in_sync_changes import CALL_MOVES, VISIT_MOVES
 from cordwood.pipelines.serving.served import STAGE_MOVES
 from cordwood.pipelines.serving.serving import WORKER_MOVES
 from cordwood.replication.in_sync import IN_SYNC_MOVES
+from cordwood.security.authentication import AUTHENTICATION_MOVES
 from cordwood.transactions.transaction import SLOT_MOVES, TRANSACTION_MOVES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "internals" / "coordinators.md"
 PAGE_OF_PIPELINES = ROOT / "docs" / "internals" / "serving-pipelines.md"
+PAGE_OF_REQUESTS = ROOT / "docs" / "internals" / "requests.md"
 MACHINES = ("groups", "transactions")
 
 
@@ -60,6 +62,21 @@ def test_the_page_shows_the_table(moves: Moves[Any]) -> None:
 def test_the_page_about_served_pipelines_shows_the_table(moves: Moves[Any]) -> None:
     text = PAGE_OF_PIPELINES.read_text()
     assert table_of(moves) in text, f"{PAGE_OF_PIPELINES} has to show:\n{table_of(moves)}"
+
+
+def test_the_page_about_requests_shows_the_table() -> None:
+    text = PAGE_OF_REQUESTS.read_text()
+    assert table_of(AUTHENTICATION_MOVES) in text, f"{PAGE_OF_REQUESTS} has to show:\n{table_of(AUTHENTICATION_MOVES)}"
+
+
+def test_no_code_sets_the_stage_of_an_authentication_past_its_table() -> None:
+    machine = ROOT / "src" / "cordwood" / "security" / "authentication.py"
+    past = {
+        ast.unparse(value)
+        for value in values_set_in(machine, "stage")
+        if not (isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "moved")
+    }
+    assert past == {"Stage.BEGINNING"}, "the first one"
 
 
 def test_no_code_sets_the_stage_of_a_served_pipeline_past_its_table() -> None:

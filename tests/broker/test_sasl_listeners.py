@@ -98,3 +98,10 @@ def test_a_listener_of_brokers_in_a_cluster_cannot_ask_yet() -> None:
 def test_mechanisms_that_there_are_not_are_refused(mechanisms: str) -> None:
     with pytest.raises(InvalidSetting, match=r"sasl\.enabled\.mechanisms"):
         BrokerSettings.from_texts({"sasl.enabled.mechanisms": mechanisms})
+
+
+def test_passwords_in_plain_text_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with Broker(settings={**SASL, "listener.name.users.sasl.enabled.mechanisms": "PLAIN"}) as broker:
+        client = RawClient(broker.listeners["USERS"])
+        assert list(client.send(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").mechanisms) == ["PLAIN"]
+    assert "clients of the listener USERS may send their passwords in plain text" in caplog.text

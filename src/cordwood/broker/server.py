@@ -42,6 +42,7 @@ from cordwood.cluster.registration import LEASE_MS
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.log.reading.apart import Apart
 from cordwood.log.reading.record_work import Here
+from cordwood.model.credentials import PLAIN
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.model.settings.listeners import HTTPS, PLAINTEXT, Entrance, Listener
@@ -278,6 +279,12 @@ class Server:
             )
         for listener, bound in self._bound:
             entrance = listener.entrance(only=only, clustered=clustered, asks=settings.asks_at(listener))
+            if entrance.asks is not None and PLAIN in entrance.asks.mechanisms and not listener.speaks_tls:
+                logger.warning(
+                    "clients of the listener %s may send their passwords in plain text: take PLAIN out of "
+                    "sasl.enabled.mechanisms, or give the listener the security protocol SASL_SSL",
+                    listener.name,
+                )
             make = self._maker_of_connections(connections, entrance, speaks_tls=listener.speaks_tls)
             self._listening.append(await loop.create_server(make, sock=bound, backlog=BACKLOG))
         if clustered:

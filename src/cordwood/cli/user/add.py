@@ -1,5 +1,6 @@
 """`cordwood user add`."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -38,12 +39,46 @@ def add_user(
         ),
     ] = DEFAULT_ITERATIONS,
     password_file: PasswordFile = None,
+    data_dir: Annotated[
+        str | None,
+        typer.Option(
+            "--data-dir",
+            metavar="DIR",
+            help="Write the user into the store of this data directory, which no broker uses now: for the first user, "
+            "before the first start.",
+            show_default=False,
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            help="Write the user into the metadata store of a cluster itself: etcd://HOST:PORT,HOST:PORT.",
+            show_default=False,
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="NAME", help="With --store: the name of the cluster.")
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            help="With --store: a broker's settings, for etcd's user and files.",
+        ),
+    ] = None,
     dry_run: DryRun = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Add a user, for listeners with SASL. The brokers keep salted keys, and no password."""
+    """Add a user, for listeners with SASL. The metadata store keeps salted keys, and no password.
+
+    A broker is asked, unless --data-dir or --store names the store.
+    """
     from cordwood.cli.terminal.output import print_json, remark, say
 
     for each in mechanisms or ():
@@ -52,19 +87,21 @@ def add_user(
                 "USAGE", f"{each!r} is no mechanism of SCRAM", f"there are {' and '.join(SCRAM_NAMES)}", ExitCode.USAGE
             )
     chosen = list(dict.fromkeys(mechanisms or SCRAM_NAMES))
+    if data_dir is not None and store is not None:
+        raise Failure("USAGE", "--data-dir and --store name two stores", "give one of them", ExitCode.USAGE)
     password = new_password(name, password_file)
+    keys = [SCRAM_NAMES[each] for each in chosen]
+    if data_dir is not None or store is not None:
+        from cordwood.broker.first_users import add_first_user
+        from cordwood.cli.serving.start import Flags, settings_from
 
-    from cordwood.administration.connection import Connection
-    from cordwood.administration.users import add_user as add
+        flags = Flags(data_dir, config=config, cluster=cluster, store=store, node_id=None if store is None else "0")
+        add_first_user(settings_from(flags, os.environ), name, password, keys, iterations, dry_run=dry_run)
+    else:
+        from cordwood.administration.connection import Connection
+        from cordwood.administration.users import add_user as add
 
-    add(
-        Connection(bootstrap_servers, timeout_s),
-        name,
-        password,
-        [SCRAM_NAMES[each] for each in chosen],
-        iterations,
-        dry_run=dry_run,
-    )
+        add(Connection(bootstrap_servers, timeout_s), name, password, keys, iterations, dry_run=dry_run)
     if as_json:
         print_json({"user": name, "mechanisms": chosen, "iterations": iterations, **as_dry(dry_run)})
     elif dry_run:

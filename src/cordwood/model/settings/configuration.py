@@ -37,6 +37,7 @@ NOT_SETTINGS = frozenset(
         "CORDWOOD_ETCD_PASSWORD",
         "CORDWOOD_LISTEN",
         "CORDWOOD_PIPELINES",
+        "CORDWOOD_USER_PASSWORD",
     }
 )
 """Variables that belong to the command line, to pipelines and to Spark, and a password, which is no setting: settings
