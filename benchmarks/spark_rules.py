@@ -38,17 +38,17 @@ RULES = [
     "amount is not null and customer is not null",
 ]
 SETTINGS = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2"}
-CASES = ("none", "ten on the input", "ten on the output")
+CASES = ("none", "ten on the input", "ten on the output", "ten that set aside")
 
 
 def declared(case: str, read: str) -> Any:
     name = f"bench-{CASES.index(case)}"
-    rules = [expect(rule, else_="drop") for rule in RULES]
+    rules = [expect(rule, else_="quarantine" if case == CASES[3] else "drop") for rule in RULES]
 
     @pipeline(
         name,
         version=1,
-        inputs=topic(read, value=json_format(SCHEMA), expect=rules if case == CASES[1] else ()),
+        inputs=topic(read, value=json_format(SCHEMA), expect=rules if case in (CASES[1], CASES[3]) else ()),
         outputs=topic(f"{name}.out", key="id", expect=rules if case == CASES[2] else ()),
     )
     def bench(orders: Any) -> Any:

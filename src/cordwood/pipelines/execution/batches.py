@@ -35,7 +35,6 @@ from cordwood.pipelines.rows.quarantine import Why
 from cordwood.pipelines.rows.rules import (
     JudgedOutputs,
     RuleCounts,
-    broken,
     broken_in,
     counted_by_rule,
     outcomes,
@@ -202,7 +201,7 @@ class Batches:
             self._steps_ahead = _BATCHES_BETWEEN_TRIES
             return None
         counts = {name: count_of(watched, f"input {name}") for name in inputs}
-        of_inputs = {name: broken(self._pipeline.inputs[name].expect, count) for name, count in counts.items()}
+        of_inputs = {name: count.by_value for name, count in counts.items()}
         self._check_inputs(inputs, of_inputs, batch_id)
         of_outputs = judged.broken(watched)
         judged.check(of_outputs, batch_id)

@@ -12,7 +12,7 @@ from uuid import uuid4
 from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, RULE, Pipeline, Topic
 from cordwood.pipelines.definition.errors import InvalidDefinition
 from cordwood.pipelines.definition.record_formats import Format, Json, ParsedBy, Raw, Text
-from cordwood.pipelines.rows.rules import error_of, marked
+from cordwood.pipelines.rows.rules import error_of, marked, sets_aside
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -58,6 +58,7 @@ def decoded(rows: "DataFrame", topic: Topic) -> "DataFrame":
     errors = [_error_of(part, format_, topic) for part, format_ in parts.items()]
     error = F.left(F.coalesce(*errors), F.lit(_MAX_ERROR_LENGTH))
     bytes_ = F.struct(F.col("value"), F.col("headers"))
+    keeps_bytes = any(map(sets_aside, topic.expect))
     found = rows.withColumn(ERROR, error).select(
         *(column.alias(name) for name, column in columns.items()),
         F.struct(
@@ -69,13 +70,15 @@ def decoded(rows: "DataFrame", topic: Topic) -> "DataFrame":
             F.col("value").isNull().alias("tombstone"),
         ).alias(RECORD),
         F.col(ERROR),
-        (bytes_ if topic.expect else F.when(F.col(ERROR).isNotNull(), bytes_)).alias(POISON),
+        (bytes_ if keeps_bytes else F.when(F.col(ERROR).isNotNull(), bytes_)).alias(POISON),
     )
     if not topic.expect:
         return found
     judged = marked(found, f"input {topic.name}", topic.expect, [f"{ERROR} IS NOT NULL", f"{RECORD}.tombstone"])
-    judged = judged.withColumn(ERROR, F.coalesce(F.col(ERROR), error_of(topic.expect)))
-    return judged.withColumn(POISON, F.when(F.col(ERROR).isNotNull(), F.col(POISON)))
+    if not keeps_bytes:
+        return judged
+    error = F.coalesce(F.col(ERROR), error_of(topic.expect))
+    return judged.withColumns({ERROR: error, POISON: F.when(error.isNotNull(), F.col(POISON))})
 
 
 def parsed_once(rows: "DataFrame", name: str) -> "DataFrame":

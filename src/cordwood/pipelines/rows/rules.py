@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, RULE, Budget, Output, Pipeline
 from cordwood.pipelines.definition.errors import InvalidDefinition, RuleBroken
 from cordwood.pipelines.definition.expectations import Else, Expectation
-from cordwood.pipelines.rows.watching import Count, Watched, count_if_it_holds, counted
+from cordwood.pipelines.rows.watching import Values, Watched, count_if_it_holds, counted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -60,14 +60,7 @@ def marked(rows: "DataFrame", declared: str, rules: Sequence[Expectation], spare
 
 def counted_by_rule(rows: "DataFrame", name: str, rules: Sequence[Expectation], failed: str = ERROR) -> "DataFrame":
     """`counted`, and with it how many of the marked rows break each rule."""
-    from pyspark.sql import functions as F
-
-    return counted(rows, name, failed, [F.expr(_count(rule, index)) for index, rule in enumerate(rules)])
-
-
-def broken(rules: Sequence[Expectation], count: Count) -> dict[str, int]:
-    """The rows that break each rule, by a count of `counted_by_rule`."""
-    return {rule.name: rows for rule, rows in zip(rules, count.more, strict=True) if rows}
+    return counted(rows, name, failed, Values(RULE, len(rules)) if rules else None)
 
 
 def broken_in(rows: "DataFrame") -> dict[str, int]:
@@ -81,11 +74,12 @@ def error_of(rules: Sequence[Expectation]) -> "Column":
     """The error of a row whose record goes to quarantine for the rule that it breaks; else null."""
     from pyspark.sql import functions as F
 
-    told = F.lit(None).cast("string")
-    for rule in reversed(rules):
-        if rule.else_ is Else.QUARANTINE:
-            told = F.when(F.col(RULE) == F.lit(rule.name), F.lit(rule.error)).otherwise(told)
-    return F.when(F.col(RULE).isNotNull(), told)
+    told = [f"WHEN {_literal(rule.name)} THEN {_literal(rule.error)}" for rule in rules if sets_aside(rule)]
+    return F.expr(f"CASE {RULE} {' '.join(told)} END") if told else F.lit(None).cast("string")
+
+
+def sets_aside(rule: Expectation) -> bool:
+    return rule.else_ is Else.QUARANTINE
 
 
 @dataclass
@@ -107,7 +101,7 @@ class JudgedOutputs:
         total: dict[str, int] = {}
         for name, rows in self._marked.items():
             count = count_if_it_holds(watched, f"output {name}")
-            found = broken_in(rows) if count is None else broken(self.pipeline.outputs[name].expect, count)
+            found = broken_in(rows) if count is None else count.by_value
             for rule, more in found.items():
                 total[rule] = total.get(rule, 0) + more
         return total
@@ -299,10 +293,6 @@ def _reason(failure: Exception) -> str:
     if line.startswith("["):
         line = line.partition("] ")[2] or line
     return line.partition(" SQLSTATE:")[0].rstrip(".")
-
-
-def _count(rule: Expectation, index: int) -> str:
-    return f"count_if({RULE} = {_literal(rule.name)}) AS rule_{index}"
 
 
 def _literal(text: str) -> str:

@@ -10,12 +10,12 @@ count does not hold, or the optimizer has removed it, the batch goes step by ste
 Spark counts a stage that it has to repeat once (its accumulators keep the last attempt).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cordwood.pipelines.definition.definition import ERROR
 
@@ -76,8 +76,24 @@ class _Took(IntEnum):
 class Count:
     rows: int
     failed: int
-    more: tuple[int, ...] = ()
-    """The further counts that were asked for."""
+    by_value: Mapping[str, int] = field(default_factory=dict)
+    """The rows with each value of the column that was asked for."""
+
+
+class Values(NamedTuple):
+    """A column of text whose values are counted, each by itself."""
+
+    column: str
+    distinct: int
+    """The most values that it has."""
+
+    def aggregate(self) -> "Column":
+        """One aggregate for all values: a batch is planned anew each time, and every aggregate adds to that. The
+        sketch is exact for fewer values than it has room for, and null is one of them."""
+        from pyspark.sql import functions as F
+
+        room = self.distinct + 2
+        return F.expr(f"approx_top_k({self.column}, {room}, {room}) AS by_value")
 
 
 @dataclass
@@ -92,8 +108,8 @@ class Watched:
         """Takes the counts out of the plan of a frame that was executed."""
         for name, row, took in _metrics(frame._jdf.queryExecution().executedPlan(), _Took.ALL, is_top=True):
             if name.startswith(_PREFIX) and took.holds_for(row.getLong(0)):
-                more = tuple(row.getLong(index) for index in range(2, row.length()))
-                self.counts[name] = Count(row.getLong(0), row.getLong(1), more)
+                by_value = _by_value(row.getList(2)) if row.length() > 2 else {}
+                self.counts[name] = Count(row.getLong(0), row.getLong(1), by_value)
 
     @property
     def holds(self) -> bool:
@@ -115,15 +131,21 @@ def watching() -> Iterator[Watched]:
         _watching.reset(token)
 
 
-def counted(rows: "DataFrame", name: str, failed: Any = ERROR, more: "Sequence[Column]" = ()) -> "DataFrame":
-    """The same rows, counted as they pass, and with them those whose `failed` is not null, and `more` counts."""
+def counted(rows: "DataFrame", name: str, failed: Any = ERROR, values: Values | None = None) -> "DataFrame":
+    """The same rows, counted as they pass, and with them those whose `failed` is not null, and those with each of the
+    `values`."""
     from pyspark.sql import functions as F
 
     watched = _watching.get()
     assert watched is not None, "nobody watches"
     full = f"{_PREFIX}{name}"
+    more = [] if values is None else [values.aggregate()]
     watched.names.append(full)
     return rows.observe(full, F.count(F.lit(1)).alias("rows"), F.count(failed).alias("failed"), *more)
+
+
+def _by_value(counts: Any) -> dict[str, int]:
+    return {each.getString(0): each.getLong(1) for each in counts if not each.isNullAt(0)}
 
 
 def count_of(watched: Watched, name: str) -> Count:
