@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 HANDSHAKE_S: Final = 10.0
 """The time for a handshake."""
-ARRIVING_BYTES: Final = 64 * 1024
-SEALED_BYTES: Final = 32 * 1024
-"""The bytes that OpenSSL encrypts at a time."""
+ARRIVING_BYTES: Final = 128 * 1024
+AT_A_TIME_BYTES: Final = 32 * 1024
+"""The bytes that OpenSSL gets at a time, in each direction: it keeps a buffer of the largest piece for as long as the
+connection lives."""
+_NOTHING: Final = memoryview(b"")
 _RECORD_BEGINS: Final = 0x16
 """The first byte of a TLS connection."""
 
@@ -134,8 +136,11 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             if arrived[0] != _RECORD_BEGINS:
                 self._no_tls(bytes(arrived[:4]))
                 return
-        self._incoming.write(arrived)
-        self._go_on()
+        if self._state is _State.OPEN:
+            self._deliver(arrived)
+        else:
+            self._incoming.write(arrived)
+            self._go_on()
 
     def eof_received(self) -> bool:
         self._ended = True
@@ -243,8 +248,9 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         elif self._state is _State.WAITING:
             self._step()
 
-    def _deliver(self) -> None:
-        """Gives the connection what can be decrypted, as long as it takes more."""
+    def _deliver(self, arrived: memoryview = _NOTHING) -> None:
+        """Gives the connection what can be decrypted, of earlier bytes and of those that arrived, as long as it takes
+        more."""
         above, tls = self._above, self._tls
         assert tls is not None
         # It returns a number of bytes where it is given a buffer.
@@ -255,20 +261,29 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             filled = 0
             try:
                 while filled < len(buffer):
-                    count = read(len(buffer) - filled, buffer[filled:])
+                    try:
+                        count = read(len(buffer) - filled, buffer[filled:])
+                    except ssl.SSLWantReadError:
+                        if not arrived:
+                            more = False
+                            break
+                        self._incoming.write(arrived[:AT_A_TIME_BYTES])
+                        arrived = arrived[AT_A_TIME_BYTES:]
+                        continue
                     if not count:
                         self._ended = True
                         more = False
                         break
                     filled += count
-            except ssl.SSLWantReadError:
-                more = False
             except ssl.SSLError as error:
                 above.buffer_updated(0)
                 self._broken(error)
                 return
             # Without bytes the connection gives its buffer back.
             above.buffer_updated(filled)
+        if arrived:
+            # The connection goes on with them when it takes more.
+            self._incoming.write(arrived)
         self._flush()
         if self._ended and self._state is _State.OPEN and self._above_reads:
             above.eof_received()
@@ -299,15 +314,15 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
 
     def write(self, data: Any) -> None:
         """Encrypts and sends. The caller gives pieces of bounded size, and stops at `pause_writing`. OpenSSL gets less
-        at a time: it keeps a buffer of the largest piece for as long as the connection lives."""
+        at a time."""
         if self._state is not _State.OPEN:
             return
         assert self._tls is not None
         encrypted: list[bytes] = []
         whole = memoryview(data)
         try:
-            for start in range(0, len(whole), SEALED_BYTES):
-                self._tls.write(whole[start : start + SEALED_BYTES])
+            for start in range(0, len(whole), AT_A_TIME_BYTES):
+                self._tls.write(whole[start : start + AT_A_TIME_BYTES])
                 encrypted.append(self._outgoing.read())
         except ssl.SSLError as error:
             self._broken(error)
