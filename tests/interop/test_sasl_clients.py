@@ -16,6 +16,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
+from tests.broker.conftest import client_context
+from tests.certificates import TlsFiles, tls_files
 from tests.deadline import eventually
 from tests.interop.conftest import JVM_FLAGS
 
@@ -212,3 +214,36 @@ def test_kafka_configs_makes_users_that_log_in_by_each_mechanism(
     assert "due to invalid credentials with SASL mechanism SCRAM-SHA-256" in tools.produce(topic)
     tools.configs("--alter", "--delete-config", "SCRAM-SHA-256,SCRAM-SHA-512", *user)
     assert described(broker, "java") == {}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    return tls_files(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def broker_with_tls(files: TlsFiles) -> Iterator[Broker]:
+    protocols = "PLAINTEXT:PLAINTEXT,USERS:SASL_SSL"
+    settings = {"listener.security.protocol.map": protocols, "ssl.keystore.location": str(files.keystore)}
+    with Broker(settings={**SETTINGS, **settings}) as broker:
+        add_user(broker)
+        yield broker
+
+
+@pytest.mark.landing
+@each_mechanism
+def test_clients_log_in_over_tls(broker_with_tls: Broker, files: TlsFiles, topic: str, mechanism: str) -> None:
+    protocol = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(files.truststore)}
+    errors: list[KafkaError | None] = []
+    producer = Producer({**of_librdkafka(broker_with_tls, mechanism), **protocol})
+    producer.produce(topic, b"x", on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert errors == [None]
+
+    async def story() -> None:
+        settings = {**of_python(broker_with_tls, mechanism), "security_protocol": "SASL_SSL"}
+        context = client_context(files)
+        async with AIOKafkaConsumer(topic, auto_offset_reset="earliest", ssl_context=context, **settings) as consumer:
+            assert (await consumer.getone()).value == b"x"
+
+    asyncio.run(asyncio.wait_for(story(), TIMEOUT_S))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.credentials import ScramMechanism
@@ -16,10 +17,11 @@ from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.ports import Frame, Reply
 from cordwood.node.loop.timers import Timer
 from cordwood.node.security.password_checks import PasswordChecks
-from cordwood.security.authentication import Authentication, Refused
-from cordwood.security.exchange import PasswordClaim, Proof
-from cordwood.security.scram import FoundKeys, is_password
-from cordwood.security.unknown_users import made_up_keys
+
+if TYPE_CHECKING:
+    from cordwood.security.authentication import Authentication, Refused
+    from cordwood.security.exchange import PasswordClaim, Proof
+    from cordwood.security.scram import FoundKeys
 
 _NONCE_BYTES = 24
 
@@ -47,6 +49,9 @@ class Authentications:
             return None
         peer = self._peers.get(reply.connection_id)
         if peer is None:
+            # Imported here, to keep the start of a broker that asks nobody quick.
+            from cordwood.security.authentication import Authentication
+
             name = f"of connection {reply.connection_id}"
             authentication = Authentication(name, session.entrance.asks.mechanisms, self._find)
             peer = self._peers[reply.connection_id] = _Peer(authentication, session.host)
@@ -68,6 +73,8 @@ class Authentications:
         if not self._checks.has_room(peer.host):
             reply.hang_up(f"too many passwords from {peer.host} wait to be checked")
             return
+        from cordwood.security.scram import is_password
+
         mechanism, found = self._keys_for_plain(claim.user)
 
         def checked(result: bool | Exception) -> None:
@@ -104,6 +111,9 @@ class Authentications:
 
     def _find(self, user: str, mechanism: ScramMechanism) -> FoundKeys:
         """The keys of a user. An unknown user's keys are made up; the same work is done for each user."""
+        from cordwood.security.scram import FoundKeys
+        from cordwood.security.unknown_users import made_up_keys
+
         users = self._image.users
         made_up = made_up_keys(users.secret, user, mechanism, users.usual_shape(mechanism))
         row = users.rows.get(user)

@@ -1,5 +1,7 @@
 """SASL: SaslHandshake, SaslAuthenticate. The exchange is a machine (`security/authentication.py`).
 
+The machine is imported when somebody logs in: most brokers on a laptop ask nobody, and start quickly.
+
 SaslHandshake 0 is not served: SASL messages would follow it as bare bytes. Only clients from before Kafka 1.0 (2017)
 need it.
 """
@@ -10,14 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ErrorCode
 from cordwood.node.requests.request import Request, serves
-from cordwood.security.authentication import Refused
-from cordwood.security.exchange import Challenge, PasswordClaim, Proof
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import encode_response
 
 if TYPE_CHECKING:
     from cordwood.node.security.authentications import Authentications
-    from cordwood.security.authentication import Authentication
+    from cordwood.security.authentication import Authentication, Refused
+    from cordwood.security.exchange import PasswordClaim, Proof
     from cordwood.wire.message_types.sasl_authenticate import SaslAuthenticate
     from cordwood.wire.message_types.sasl_handshake import SaslHandshake
 
@@ -37,6 +38,8 @@ def sasl_handshake(rooms: SaslRooms, request: Request[SaslHandshake]) -> None:
     if authentication is None or asks is None:
         request.answer(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=())
         return
+    from cordwood.security.authentication import Refused
+
     try:
         authentication.choose(body.mechanism, rooms.authentications.new_nonce())
     except Refused as refused:
@@ -52,6 +55,9 @@ def sasl_authenticate(rooms: SaslRooms, request: Request[SaslAuthenticate]) -> N
     if authentication is None:
         request.answer(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_NOBODY_IS_ASKED, auth_bytes=b"")
         return
+    from cordwood.security.authentication import Refused
+    from cordwood.security.exchange import Challenge, PasswordClaim, Proof
+
     try:
         step = authentication.take(bytes(body.auth_bytes))
     except Refused as refused:
@@ -69,6 +75,8 @@ def sasl_authenticate(rooms: SaslRooms, request: Request[SaslAuthenticate]) -> N
 def _check(
     rooms: SaslRooms, request: Request[SaslAuthenticate], authentication: Authentication, claim: PasswordClaim
 ) -> None:
+    from cordwood.security.authentication import Refused
+
     request.let_go_of_frame()
 
     def checked(is_password: bool) -> None:

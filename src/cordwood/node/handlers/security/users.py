@@ -16,7 +16,6 @@ from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.outcomes import each_outcome, status
 from cordwood.node.requests.request import Made, Request, serves
 from cordwood.security.operations import Operation, ResourceKind
-from cordwood.security.scram import keys_of_salted
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -101,6 +100,9 @@ def alter_users(rooms: UserRooms, request: Request[AlterUserScramCredentials]) -
 
 def _keys(asked: AlterUserScramCredentials.RequestUpsertion) -> ScramKeys:
     """The keys to store. Raises ProtocolError."""
+    # Imported here, to keep a broker's start quick.
+    from cordwood.security.scram import keys_of_salted
+
     try:
         mechanism = ScramMechanism(asked.mechanism)
     except ValueError:
