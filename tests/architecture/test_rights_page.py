@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from cordwood.model.operations import ResourceKind
 from cordwood.node import apis
 from cordwood.node.requests.rights import LATEST, RIGHTS, rights_for
 from cordwood.node.rights_reference import rights_markdown
-from cordwood.security.operations import ResourceKind
 from cordwood.wire.apis import APIS, ApiKey
 
 PAGE = Path(__file__).parents[2] / "docs" / "rights.md"

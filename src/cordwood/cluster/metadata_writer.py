@@ -21,6 +21,7 @@ from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.metadata.rows import PRODUCER_ID_BLOCK, BrokerRow, Endpoint
 from cordwood.cluster.partition_writer import PartitionName, PartitionWriter
 from cordwood.cluster.plan_execution import TOPICS_AT_ONCE, PlanExecution
+from cordwood.cluster.planner.acls import AclAlteration, plan_create_acls, plan_delete_acls
 from cordwood.cluster.planner.configs import (
     ConfigAlteration,
     ConfigChange,
@@ -51,6 +52,7 @@ from cordwood.cluster.planner.users import UserAlteration, UserChange, plan_alte
 from cordwood.cluster.registration import ALONE, LEASE_MS, BrokerRegistration, LeaseHolder, NoteEpoch, Standing
 from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, StoreFailure
 from cordwood.cluster.stores.leases import monotonic_ms
+from cordwood.model.acls import Acl
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
 
@@ -415,6 +417,18 @@ class MetadataWriter:
             lambda wanted: plan_alterations(plan, self.image, wanted),
             validate_only,
             weigh=lambda alteration: alteration_weight(self.image, *alteration),
+        )
+
+    async def create_acls(self, acls: Sequence[Acl]) -> dict[Acl, AclAlteration | ProtocolError]:
+        """Makes rules of access; outcomes by rule."""
+        return await self._execution.in_slices(
+            [(acl, acl) for acl in acls], lambda wanted: plan_create_acls(self.image, wanted), False
+        )
+
+    async def delete_acls(self, acls: Sequence[Acl]) -> dict[Acl, AclAlteration | ProtocolError]:
+        """Deletes rules of access; outcomes by rule."""
+        return await self._execution.in_slices(
+            [(acl, acl) for acl in acls], lambda wanted: plan_delete_acls(self.image, wanted), False
         )
 
     async def alter_users(self, changes: Sequence[UserChange]) -> dict[str, UserAlteration | ProtocolError]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from cordwood.cluster.authority import Authority
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.metadata.strays import StrayPartitions, Strays
+from cordwood.cluster.planner.acls import AclAlteration
 from cordwood.cluster.planner.configs import ConfigAlteration
 from cordwood.cluster.planner.store_transactions import Plan
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
@@ -24,7 +25,9 @@ _ATTEMPTS = 5
 TOPICS_AT_ONCE = 50
 """Topics planned in one turn of the loop: a topic takes about 0.1 ms. A topic with long texts counts as several."""
 
-Planned = TypeVar("Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration, UserAlteration)
+Planned = TypeVar(
+    "Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration, UserAlteration, AclAlteration
+)
 Name = TypeVar("Name", bound=Hashable)
 Item = TypeVar("Item")
 

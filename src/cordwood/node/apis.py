@@ -6,7 +6,6 @@ The type checker sees in `Rooms` that a node has every room that a handler asks 
 from typing import Any, Protocol
 
 from cordwood.node.handlers.administration import (
-    acls,
     configs,
     damage,
     describing_node,
@@ -29,7 +28,7 @@ from cordwood.node.handlers.coordination import (
     transactions,
 )
 from cordwood.node.handlers.records import fetch, offsets_in_log, produce, producers
-from cordwood.node.handlers.security import sasl, users
+from cordwood.node.handlers.security import acls, sasl, users
 from cordwood.node.requests.request import Handler, Served, served
 from cordwood.node.requests.rights import RIGHTS
 from cordwood.wire.apis import Api
@@ -91,6 +90,7 @@ class Rooms(
     watching.WatchingRooms,
     describing_node.DescribingRooms,
     sasl.SaslRooms,
+    acls.AclRooms,
     users.UserRooms,
     Protocol,
 ):

@@ -347,6 +347,8 @@ class Node:
         requests that waited for this image.
         """
         self.loop.now = now
+        if delta.acls_changed:
+            self.access.image_changed()
         if delta.brokers_changed:
             self.told_brokers.brokers_changed()
             self.near_reads.brokers_changed()

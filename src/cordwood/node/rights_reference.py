@@ -5,17 +5,17 @@
 
 import sys
 
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.apis import SERVED
 from cordwood.node.requests.rights import RIGHTS, Right, Without
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import Api
 
 _INTRODUCTION = """\
 # Rights
 
 The operation and the resource that each request needs, as with Apache Kafka, and what a request without the right
-gets. **Nothing is refused yet**: there is no authorizer, and every peer is `User:ANONYMOUS`. Until there is one the
-network protects a broker: its [listeners](configuration.md) and a firewall. This page is generated from the table in
+gets. Rights are asked for where `authorizer.class.name` is set; without it everybody may do everything, and the network
+protects a broker: its [listeners](configuration.md) and a firewall. This page is generated from the table in
 `node/requests/rights.py` (`make docs`).
 
 An embedded broker's `broker.log` belongs to the process that made it and asks nobody.

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
-from cordwood.security.acls import EVERY_PRINCIPAL, EVERYTHING, Acl, Pattern, Permission
-from cordwood.security.operations import Operation, ResourceKind
+from cordwood.model.acls import EVERY_PRINCIPAL, EVERYTHING, Acl, Pattern, Permission
+from cordwood.model.operations import Operation, ResourceKind
 
 MAX_KEPT_DECISIONS: Final = 20_000
 """At about 300 bytes each: 6 MB."""

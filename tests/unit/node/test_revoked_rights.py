@@ -9,10 +9,10 @@ from simulation.world.exchange import EVERYBODY, Connection
 from simulation.world.world import World
 from tests.unit.node.speaking import batch_of, create_topic, fetch_values, only, produce_values
 
+from cordwood.model.acls import EVERYTHING, Acl, Pattern, Permission
 from cordwood.model.errors import ErrorCode
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.security.access_rules import AccessRules
-from cordwood.security.acls import EVERYTHING, Acl, Pattern, Permission
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.security.sessions import Principal, Session
 from cordwood.wire.apis import ApiKey
 

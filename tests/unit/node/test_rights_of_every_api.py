@@ -12,13 +12,13 @@ from simulation.world.world import World
 from tests.unit.node.requests_of_every_api import Names, requests_of
 from tests.unit.node.speaking import batch_of, create_topic, fill
 
+from cordwood.model.acls import EVERYTHING, THE_CLUSTER, Acl, Pattern, Permission
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.apis import SERVED
 from cordwood.node.requests.rights import RIGHTS, Right, Without, rights_for
 from cordwood.security.access_rules import AccessRules
-from cordwood.security.acls import EVERYTHING, THE_CLUSTER, Acl, Pattern, Permission
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.security.sessions import Principal, Session
 from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.encoding.schema import Entity

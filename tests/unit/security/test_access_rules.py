@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordwood.security.access_rules import AccessRules
-from cordwood.security.acls import (
+from cordwood.model.acls import (
     EVERY_PRINCIPAL,
     EVERYTHING,
     MAX_NAME_LENGTH,
@@ -19,7 +18,8 @@ from cordwood.security.acls import (
     Permission,
     check,
 )
-from cordwood.security.operations import Operation, ResourceKind
+from cordwood.model.operations import Operation, ResourceKind
+from cordwood.security.access_rules import AccessRules
 
 TOPIC = ResourceKind.TOPIC
 ALICE, BOB = "User:alice", "User:bob"

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
+from cordwood.cluster.metadata.acls import AclTable
 from cordwood.cluster.metadata.partitions import Leadership, PartitionImage
 from cordwood.cluster.metadata.rows import (
+    ACLS,
     BROKER_EPOCHS,
     BROKERS,
     CLUSTER_ID,
@@ -77,6 +79,7 @@ class ImageDelta:
     """Brokers registered, changed or went, or another broker is the controller."""
     broker_settings_changed: bool = False
     evidence_changed: bool = False
+    acls_changed: bool = False
     registered: frozenset[int] = frozenset()
     """Brokers whose broker epoch or fence changed. Leaderships that depend on these epochs are not in `changed`."""
 
@@ -88,6 +91,7 @@ class ImageDelta:
             or self.brokers_changed
             or self.broker_settings_changed
             or self.evidence_changed
+            or self.acls_changed
             or self.registered
         )
 
@@ -132,6 +136,7 @@ class ClusterImage:
         self.config_mod_revisions: dict[str, int] = {}
         """Revisions of the keys with settings of brokers and groups."""
         self.users = UserTable()
+        self.acls = AclTable()
         self.partition_count = 0
         """The number of partitions of all topics."""
         self.problems: list[str] = []
@@ -291,6 +296,7 @@ class ClusterImage:
         for (broker_id, epoch), observers in self.evidence.items():
             yield from (f"{EVIDENCE}{broker_id}/{epoch}/{observer}" for observer in observers)
         yield from self.config_mod_revisions
+        yield from (ACLS + acl_id for acl_id in self.acls.rows)
         yield from (USERS + name for name in self.users.rows)
         if self.users.secret:
             yield USERS_SECRET
@@ -367,6 +373,9 @@ class ClusterImage:
             case "broker_epoch":
                 _keep(self.broker_epochs, int(rest), None if event.value is None else int(event.value))
                 touched.registered.add(int(rest))
+            case "acls":
+                self.acls.take(rest, event.value, event.mod_revision)
+                touched.acls = True
             case "users":
                 self.users.take(rest, event.value, event.mod_revision)
             case "users_secret":
@@ -478,6 +487,7 @@ class ClusterImage:
             touched.brokers,
             touched.broker_settings,
             touched.evidence,
+            touched.acls,
             frozenset(touched.registered),
         )
 
@@ -504,6 +514,7 @@ class _Touched:
         self.registered: set[int] = set()
         self.broker_settings = False
         self.evidence = False
+        self.acls = False
 
 
 def _keep(table: dict[K, T], key: K, value: T | None) -> None:

@@ -23,6 +23,7 @@ Keys, relative to the cluster:
     configs/brokers/default         what was set on all brokers while they ran
     deleted_topics/<id>             a tombstone: the name of a deleted topic, brokers with directories of it
     configs/groups/<group>          what was set on one consumer group
+    acls/<digest>                   a rule of access (acls.py)
     users/<name>                    the keys of a user's password (users.py)
     users_secret                    random bytes, from which the answers for unknown users are made; written with the
                                     first user
@@ -61,6 +62,7 @@ TOPIC_CONFIGS = "configs/topics/"
 BROKER_CONFIGS = "configs/brokers/"
 DEFAULT_BROKER_CONFIG = BROKER_CONFIGS + "default"
 GROUP_CONFIGS = "configs/groups/"
+ACLS = "acls/"
 USERS = "users/"
 USERS_SECRET = "users_secret"
 
@@ -251,6 +253,10 @@ def broker_config_key(broker_id: int) -> str:
 
 def group_config_key(group_id: str) -> str:
     return GROUP_CONFIGS + group_id
+
+
+def acl_key(acl_id: str) -> str:
+    return ACLS + acl_id
 
 
 def user_key(name: str) -> str:

@@ -10,7 +10,7 @@ version is finalised (`ClusterImage.metadata_version`). A field that older broke
 
 from typing import NamedTuple
 
-from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.errors import EnvironmentFailure, ErrorCode, ProtocolError
 
 FEATURE = "cordwood.metadata.version"
 """The name of the finalised version in ApiVersions and UpdateFeatures. Kafka's `metadata.version` counts the formats of
@@ -73,3 +73,14 @@ def check_supported(finalised: int, supported: VersionRange) -> None:
     raise UnsupportedMetadata(
         f"the cluster's metadata has version {finalised}, and this broker supports {supported}: {cure}"
     )
+
+
+def check_security_rows(finalised: int, what: str) -> None:
+    """Refuses rows of users and rules while a broker of an older version may be in the cluster. Raises
+    ProtocolError."""
+    if finalised < SECURITY_ROWS:
+        raise ProtocolError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"The cluster's metadata has version {finalised}, and {what} need {SECURITY_ROWS}: `cordwood cluster "
+            "upgrade` finalises it once all brokers support it.",
+        )

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.rows import USERS_SECRET, user_key
 from cordwood.cluster.metadata.users import UserRow, encode_user
-from cordwood.cluster.metadata.versions import SECURITY_ROWS
+from cordwood.cluster.metadata.versions import check_security_rows
 from cordwood.cluster.planner.store_transactions import Plan, StoreTxn
 from cordwood.cluster.stores.interface import Compare, Delete, Operation, Put, absent, has_mod_revision, has_value
 from cordwood.model.coordination import MAX_NAME_BYTES, is_too_long
@@ -49,18 +49,8 @@ def plan_alter_users(
     return outcomes
 
 
-def check_version(version: int) -> None:
-    """Refuses security rows while a broker of an older version may be in the cluster. Raises ProtocolError."""
-    if version < SECURITY_ROWS:
-        raise ProtocolError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            f"The cluster's metadata has version {version}, and users need {SECURITY_ROWS}: `cordwood cluster upgrade` "
-            "finalises it once all brokers support it.",
-        )
-
-
 def _alter(image: ClusterImage, name: str, changes: Sequence[UserChange], secret: bytes, added: int) -> UserAlteration:
-    check_version(image.metadata_version)
+    check_security_rows(image.metadata_version, "users")
     check_user_name(name)
     if max(Counter(change.mechanism for change in changes).values()) > 1:
         raise ProtocolError(

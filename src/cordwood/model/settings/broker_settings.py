@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cordwood.model.settings.authorizer_settings import AuthorizerSettings
 from cordwood.model.settings.by_listener import at_listener, value_at
 from cordwood.model.settings.cluster_settings import ClusterSettings, StoreAddress, parse_store_address
 from cordwood.model.settings.group_settings import GroupSettings, TransactionSettings
@@ -60,6 +61,7 @@ class BrokerSettings(
     NetworkSettings,
     TlsSettings,
     SaslSettings,
+    AuthorizerSettings,
     StorageSettings,
     ClusterSettings,
     ReplicationSettings,

@@ -8,33 +8,69 @@ brokers may send (`brokers_only.py`).
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from typing import Final
 
 from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.versions import SECURITY_ROWS, UnsupportedMetadata
+from cordwood.model.acls import THE_CLUSTER
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, no_topic_with
+from cordwood.model.operations import Operation, ResourceKind, as_bits
+from cordwood.model.settings.authorizer_settings import principals_in
 from cordwood.node.requests.proven_brokers import is_proven
 from cordwood.node.requests.rights import RIGHTS, Right
 from cordwood.security.access_rules import AccessRules
-from cordwood.security.acls import THE_CLUSTER
-from cordwood.security.operations import Operation, ResourceKind, as_bits
 from cordwood.security.sessions import THIS_BROKER, Session
 from cordwood.wire.requests import RequestHeader
 
+logger = logging.getLogger("cordwood.node")
+
+MOST_TOLD: Final = 1_000
+"""The most kinds of refusals that a dry run logs."""
+
 
 class Access:
-    """Finds the judge of each request."""
+    """Finds the judge of each request. Its rules are those of the cluster's image."""
 
     def __init__(self, image: ClusterImage) -> None:
+        """Raises UnsupportedMetadata for an authorizer in a cluster whose brokers may not know of rules."""
+        settings = image.static_settings
         self._image = image
+        self._dry_run = DryRun() if settings.authorizer_dry_run else None
+        self._changes_seen = -1
         self.rules: AccessRules | None = None
         """None: there is no authorizer."""
+        if settings.authorizer_class_name:
+            if image.metadata_version < SECURITY_ROWS:
+                raise UnsupportedMetadata(
+                    f"authorizer.class.name is set, and the cluster's metadata has version {image.metadata_version}: "
+                    f"rules of access need {SECURITY_ROWS}. Start without the setting, and run `cordwood cluster "
+                    "upgrade` once all brokers run this release"
+                )
+            self.rules = AccessRules(
+                principals_in(settings.super_users), everyone_without_rules=settings.allow_everyone_if_no_acl_found
+            )
+            self.image_changed()
 
     def judge(self, header: RequestHeader, session: Session) -> Judge:
         if self.rules is None or session.principal is THIS_BROKER or is_proven(self._image, header):
             return EVERYTHING_ALLOWED
+        if self._dry_run is not None:
+            return Observing(self.rules, header.api_key, header.api_version, session, self._dry_run)
         return Asking(self.rules, header.api_key, header.api_version, session)
+
+    def image_changed(self) -> None:
+        """Takes over the rules of the image if they have changed."""
+        if self.rules is None or self._image.acls.changes == self._changes_seen:
+            return
+        self._changes_seen = self._image.acls.changes
+        before, after = set(self.rules), set(self._image.acls)
+        for acl in before - after:
+            self.rules.remove(acl)
+        for acl in after - before:
+            self.rules.add(acl)
 
 
 class Judge:
@@ -62,8 +98,7 @@ class Judge:
         """The answer to somebody who may not do this, or None."""
         if self.may(operation, kind, name):
             return None
-        right = f"{operation} of the cluster" if kind is ResourceKind.CLUSTER else f"{operation} of the {kind} '{name}'"
-        return ProtocolError(kind.refusal, f"The right is missing: {right}.")
+        return ProtocolError(kind.refusal, f"The right is missing: {right_of(operation, kind, name)}.")
 
     def error(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> ErrorCode:
         """The error for somebody who may not do this, or NONE."""
@@ -120,6 +155,46 @@ class Asking(Judge):
         if kind is ResourceKind.CLUSTER:
             return self._allows(operation, kind, THE_CLUSTER)
         return self._rules.allows_anywhere(self._principal, self._host, operation, kind)
+
+
+class Observing(Asking):
+    """Allows everything, and notes what the rules would refuse."""
+
+    __slots__ = ("_dry_run",)
+
+    def __init__(self, rules: AccessRules, key: int, version: int, session: Session, dry_run: DryRun) -> None:
+        super().__init__(rules, key, version, session)
+        self._dry_run = dry_run
+
+    def may(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> bool:
+        if not super().may(operation, kind, name):
+            self._dry_run.would_refuse(self._principal, self._host, right_of(operation, kind, name))
+        return True
+
+    def operations(self, kind: ResourceKind, name: str = THE_CLUSTER) -> int:
+        return as_bits(kind.operations)
+
+    def may_see_topic(self, name: str) -> bool:
+        return True
+
+
+class DryRun:
+    """Logs each kind of refusal once: a client repeats its requests."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()
+
+    def would_refuse(self, principal: str, host: str, right: str) -> None:
+        if (principal, right) in self._told or len(self._told) >= MOST_TOLD:
+            return
+        self._told.add((principal, right))
+        logger.warning("authorizer.dry.run: %s at %s would be refused: %s", principal, host, right)
+        if len(self._told) == MOST_TOLD:
+            logger.warning("authorizer.dry.run: further refusals are not logged until the broker starts again")
+
+
+def right_of(operation: Operation, kind: ResourceKind, name: str) -> str:
+    return f"{operation} of the cluster" if kind is ResourceKind.CLUSTER else f"{operation} of the {kind} '{name}'"
 
 
 @cache

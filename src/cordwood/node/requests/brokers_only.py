@@ -13,10 +13,10 @@ from typing import Any
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.model.settings.listeners import Callers
 from cordwood.node.requests.proven_brokers import is_proven, may_be_keyless
 from cordwood.node.requests.request import Request
-from cordwood.security.operations import Operation, ResourceKind
 
 
 def is_broker(image: ClusterImage, request: Request[Any], broker_id: int | None = None) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from cordwood.security.operations import Operation, ResourceKind
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 LATEST: Final = 1 << 15

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 from cordwood.cluster.config_descriptions import ConfigEntry, ConfigSynonym, config_resources, describe_configs, told
 from cordwood.cluster.planner.configs import ConfigAlteration, ConfigChange, ConfigResource, ResourceType
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.logger_configs import alter_loggers, describe_loggers
 from cordwood.node.requests.outcomes import each_outcome, status
 from cordwood.node.requests.request import Made, Request, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

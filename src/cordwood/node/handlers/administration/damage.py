@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from cordwood.log.directory.findings import Finding
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.requests.brokers_only import check_broker
 from cordwood.node.requests.request import Request, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

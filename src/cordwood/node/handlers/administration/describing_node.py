@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cordwood.model.errors import ErrorCode
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.requests.request import Request, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

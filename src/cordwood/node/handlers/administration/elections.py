@@ -9,10 +9,10 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.outcomes import each_outcome, status
 from cordwood.node.requests.request import Made, Request, by_topic, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from cordwood.cluster.metadata.versions import FEATURE
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.requests.outcomes import each_outcome, status
 from cordwood.node.requests.request import Request, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.api_versions import FinalizedFeature, SupportedFeature
 from cordwood.wire.apis import ApiKey
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ErrorCode, StorageFailure
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.loop.turns import Steps
 from cordwood.node.partitions.partition import Partition
 from cordwood.node.requests.request import Request, by_topic, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

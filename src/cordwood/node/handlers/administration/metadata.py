@@ -11,6 +11,7 @@ from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import NEVER_AUTO_CREATED, ZERO_TOPIC_ID, TopicId, check_topic_name
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.handlers.administration.features import (
     finalized_features,
     finalized_features_epoch,
@@ -20,7 +21,6 @@ from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.encoded_topics import EncodedTopics, leader_told, offline_replicas
 from cordwood.node.requests.request import Made, Request, serves
 from cordwood.node.requests.told_brokers import reached_by
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.api_versions import decode_api_versions, encode_api_versions_response
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.metadata import (

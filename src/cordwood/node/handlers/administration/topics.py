@@ -12,10 +12,10 @@ from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, TopicDeletion, TopicReference
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.outcomes import Key, Outcome, each_outcome, status
 from cordwood.node.requests.request import Made, Request, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

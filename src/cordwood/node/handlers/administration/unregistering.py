@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ProtocolError
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.requests.outcomes import each_outcome, status
 from cordwood.node.requests.request import Request, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from cordwood.groups.consumer.target import assignor_of
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.handlers.coordination.group_administration import describe_each
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import Made, Request, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -85,6 +85,13 @@ def _refusal(judge: Judge, body: ConsumerGroupHeartbeat.Request, member_id: str)
     if not body.group_id:
         return ProtocolError(ErrorCode.INVALID_REQUEST, "The group id is empty.")
     refusal = judge.refusal(Operation.READ, ResourceKind.GROUP, body.group_id)
+    if refusal is None and judge.asks and body.subscribed_topic_regex:
+        # Matches are kept by expression alone: they would name topics that the member may not describe.
+        refusal = ProtocolError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "Where rights are asked for, the broker takes no subscription by a pattern: name the topics, or use "
+            "group.protocol=classic, where the client matches those that it may describe.",
+        )
     if refusal is None and judge.asks:
         refusals = (
             judge.refusal(Operation.DESCRIBE, ResourceKind.TOPIC, name) for name in body.subscribed_topic_names or ()

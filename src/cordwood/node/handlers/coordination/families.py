@@ -15,10 +15,10 @@ from cordwood.model.families import (
     MAX_PLAN_DIGEST_BYTES,
     is_family_name,
 )
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.coordinators.family_coordinator import Standing
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import Made, Request, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.transactions.families import JOINED, Family
 from cordwood.transactions.families_deciding import Asked, Decision, Winner
 from cordwood.transactions.families_joining import MAX_SLOTS, Joined

@@ -10,9 +10,9 @@ from cordwood.groups.classic.group import Group, Member, State
 from cordwood.groups.shard import GroupListing, GroupShard
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import Made, Request, in_order, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
 

@@ -8,10 +8,10 @@ from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.outbox import JoinAnswer, SyncAnswer
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.model.errors import ErrorCode
+from cordwood.model.operations import Operation
 from cordwood.node.coordinators.group_shards import Author
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import Made, Request, serves
-from cordwood.security.operations import Operation
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

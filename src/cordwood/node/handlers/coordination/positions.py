@@ -24,11 +24,11 @@ from cordwood.model.identifiers import (
     TopicId,
     TopicPartition,
 )
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.coordinators.group_positions import UNSTABLE, CommitRequest, Settled
 from cordwood.node.coordinators.group_shards import Author
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import NARROW_BYTES, Made, Request, in_order, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.endpoints import NodeEndpoint
 

@@ -11,6 +11,7 @@ from cordwood.model.coordination import is_too_long
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.coordinators.coordinator_log import Done, Writer
 from cordwood.node.coordinators.group_positions import CommitRequest, Settled
 from cordwood.node.coordinators.group_shards import Author
@@ -21,7 +22,6 @@ from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.brokers_only import is_broker, may_write_markers
 from cordwood.node.requests.request import Made, Request, in_order, serves
 from cordwood.records.control import TransactionMarker
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.transactions.transaction import EPOCH_BUMPED, SAME_EPOCH, State, Step, Transaction
 from cordwood.transactions.transactional_ids import Transactions
 from cordwood.wire.apis import ApiKey

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.partitions.acks import ALL_REPLICAS
 from cordwood.node.partitions.early_batches import EarlyBatch
 from cordwood.node.partitions.partition import Partition
@@ -18,7 +19,6 @@ from cordwood.node.partitions.waits import Done
 from cordwood.node.requests.request import Request
 from cordwood.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, Codec
 from cordwood.records.validate import InvalidBatch
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.produce import ProducedPartition, ProduceRequest, ProduceTopic, encode_produce_response
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.partitions.partition import Partition
 from cordwood.node.requests.fetch_sessions import Target, TopicKey
 from cordwood.node.requests.request import Request
-from cordwood.security.operations import Operation, ResourceKind
 
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 from cordwood.log.reading.timestamps import FoundTimestamp
 from cordwood.log.upkeep.retention import DROPPED_AT_ONCE
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.brokers_only import is_broker
 from cordwood.node.requests.request import Made, Request, by_topic, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

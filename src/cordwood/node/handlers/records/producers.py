@@ -8,9 +8,9 @@ from cordwood.log.parts.producers import ProducerDescription
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import check_topic_name
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import Made, Request, serves
-from cordwood.security.operations import Operation, ResourceKind
 from cordwood.transactions.beginning import Beginning
 from cordwood.transactions.transaction import Step
 from cordwood.wire.apis import ApiKey

@@ -21,6 +21,8 @@ class Operation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
 
     def __str__(self) -> str:
         return "".join(word.capitalize() for word in self.name.split("_"))
@@ -31,6 +33,8 @@ class ResourceKind(IntEnum):
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
     @property
     def refusal(self) -> ErrorCode:
@@ -51,6 +55,8 @@ _REFUSALS = {
     ResourceKind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ResourceKind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceKind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceKind.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceKind.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 
 _CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
@@ -74,6 +80,8 @@ _OPERATIONS = {
         Operation.IDEMPOTENT_WRITE,
     ),
     ResourceKind.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
+    ResourceKind.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+    ResourceKind.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
 
 

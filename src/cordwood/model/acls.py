@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from cordwood.security.operations import Operation, ResourceKind
+from cordwood.model.operations import Operation, ResourceKind
 
 EVERYTHING: Final = "*"
 """As the name of a resource that a literal rule names: every resource of the kind. As a host: every host."""
