@@ -194,6 +194,13 @@ def _requests_of(key: ApiKey, version: int, names: Names) -> list[Values]:
             return [{"broker_id": 2, "broker_epoch": 1, "topic_id": names.topic_id, "end_offset": 1, "max_bytes": 100}]
         case ApiKey.WATCH_REPORT:
             return [{"broker_id": 2, "broker_epoch": 1}]
+        case ApiKey.DESCRIBE_ACLS:
+            return [{"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}]
+        case ApiKey.CREATE_ACLS | ApiKey.DELETE_ACLS:
+            rule = {"principal": "User:mallory", "host": "*", "operation": 3, "permission_type": 3}
+            rule |= {"resource_type": 2, "resource_name": topic, "resource_pattern_type": 3}
+            selected = {"resource_type_filter": 2, "resource_name_filter": topic, "operation": 3, "permission_type": 3}
+            return [{"creations": [rule], "filters": [selected]}]
         case ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS:
             return [{"users": None}, {"users": [{"name": "alice"}]}]
         case ApiKey.ALTER_USER_SCRAM_CREDENTIALS:

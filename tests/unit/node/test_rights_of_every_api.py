@@ -29,14 +29,11 @@ STAGE = ("payroll", "elsewhere", "accounts", "watchers", "payer", "books")
 """The names of all that there is."""
 REFUSALS = frozenset(kind.refusal for kind in ResourceKind)
 
-OF_EVERYBODY = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
-"""What a peer may ask before it has said who it is."""
-
 EVERY_VERSION = [
     pytest.param(ApiKey(key), version, id=f"{APIS[key].name}-{version}")
     for key, api in sorted(SERVED.items())
     for version in range(api.min_version, api.max_version + 1)
-    if key not in (*OF_EVERYBODY, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
+    if RIGHTS[key]
 ]
 
 EVERY_RIGHT = [
@@ -46,7 +43,6 @@ EVERY_RIGHT = [
     for key, api in sorted(SERVED.items())
     for place, right in enumerate(rights_for(key, api.max_version))
     if right.without is not Without.LEFT_OUT
-    and key not in (ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
 ]
 
 
