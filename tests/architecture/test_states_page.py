@@ -24,7 +24,7 @@ from cordwood.transactions.transaction import SLOT_MOVES, TRANSACTION_MOVES
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "internals" / "coordinators.md"
 PAGE_OF_PIPELINES = ROOT / "docs" / "internals" / "serving-pipelines.md"
-PAGE_OF_REQUESTS = ROOT / "docs" / "internals" / "requests.md"
+PAGE_OF_SECURITY = ROOT / "docs" / "internals" / "security.md"
 MACHINES = ("groups", "transactions")
 
 
@@ -64,9 +64,9 @@ def test_the_page_about_served_pipelines_shows_the_table(moves: Moves[Any]) -> N
     assert table_of(moves) in text, f"{PAGE_OF_PIPELINES} has to show:\n{table_of(moves)}"
 
 
-def test_the_page_about_requests_shows_the_table() -> None:
-    text = PAGE_OF_REQUESTS.read_text()
-    assert table_of(AUTHENTICATION_MOVES) in text, f"{PAGE_OF_REQUESTS} has to show:\n{table_of(AUTHENTICATION_MOVES)}"
+def test_the_page_about_security_shows_the_table() -> None:
+    text = PAGE_OF_SECURITY.read_text()
+    assert table_of(AUTHENTICATION_MOVES) in text, f"{PAGE_OF_SECURITY} has to show:\n{table_of(AUTHENTICATION_MOVES)}"
 
 
 def test_no_code_sets_the_stage_of_an_authentication_past_its_table() -> None:
