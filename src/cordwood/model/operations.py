@@ -24,6 +24,9 @@ class Operation(IntEnum):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
 
+    # Members are keys of look-ups in every request; an enumeration hashes its names in Python.
+    __hash__ = int.__hash__
+
     def __str__(self) -> str:
         return "".join(word.capitalize() for word in self.name.split("_"))
 
@@ -35,6 +38,8 @@ class ResourceKind(IntEnum):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
+
+    __hash__ = int.__hash__
 
     @property
     def refusal(self) -> ErrorCode:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from cordwood.model.acls import EVERY_PRINCIPAL, EVERYTHING, Acl, Pattern, Permission
 from cordwood.model.operations import Operation, ResourceKind
+from cordwood.security.sessions import Principal
 
 MAX_KEPT_DECISIONS: Final = 20_000
 """At about 300 bytes each: 6 MB."""
@@ -24,7 +25,7 @@ class Decision(NamedTuple):
     why: str
 
 
-_Question = tuple[str, str, Operation, ResourceKind, str]
+_Question = tuple[Principal, str, Operation, ResourceKind, str]
 _ByPrincipal = dict[str, list[Acl]]
 
 _SUPER_USER: Final = Decision(True, None, "the principal is a super user (super.users)")
@@ -48,8 +49,9 @@ class AccessRules:
         self._prefixed: dict[tuple[ResourceKind, str], _ByPrincipal] = {}
         self._lengths: dict[ResourceKind, dict[int, int]] = {}
         """How many prefixes of each length have rules: a name is looked up once for each length."""
-        self._kept: dict[_Question, Decision] = {}
-        self._kept_anywhere: dict[tuple[str, str, Operation, ResourceKind], bool] = {}
+        self.kept: dict[_Question, Decision] = {}
+        """Decisions that hold now: a request that finds its own here need not call `decide`."""
+        self._kept_anywhere: dict[tuple[Principal, str, Operation, ResourceKind], bool] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._rules.values()))
@@ -95,16 +97,16 @@ class AccessRules:
             if not lengths[len(acl.name)]:
                 del lengths[len(acl.name)]
 
-    def decide(self, principal: str, host: str, operation: Operation, kind: ResourceKind, name: str) -> Decision:
+    def decide(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind, name: str) -> Decision:
         question = (principal, host, operation, kind, name)
-        decision = self._kept.get(question)
+        decision = self.kept.get(question)
         if decision is None:
-            if len(self._kept) >= MAX_KEPT_DECISIONS:
-                self._kept.clear()
-            decision = self._kept[question] = self._decide(*question)
+            if len(self.kept) >= MAX_KEPT_DECISIONS:
+                self.kept.clear()
+            decision = self.kept[question] = self._decide(*question)
         return decision
 
-    def allows_anywhere(self, principal: str, host: str, operation: Operation, kind: ResourceKind) -> bool:
+    def allows_anywhere(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind) -> bool:
         """True if the principal may do this with some resource of the kind, whether or not it exists."""
         question = (principal, host, operation, kind)
         allowed = self._kept_anywhere.get(question)
@@ -116,7 +118,7 @@ class AccessRules:
 
     def _changed(self) -> None:
         self.revision += 1
-        self._kept.clear()
+        self.kept.clear()
         self._kept_anywhere.clear()
 
     def _places(self, kind: ResourceKind, name: str) -> Iterator[_ByPrincipal]:
@@ -133,7 +135,8 @@ class AccessRules:
                 if place is not None:
                     yield place
 
-    def _decide(self, principal: str, host: str, operation: Operation, kind: ResourceKind, name: str) -> Decision:
+    def _decide(self, who: Principal, host: str, operation: Operation, kind: ResourceKind, name: str) -> Decision:
+        principal = str(who)
         if principal in self._super_users:
             return _SUPER_USER
         allowing: Acl | None = None
@@ -150,7 +153,8 @@ class AccessRules:
             return Decision(True, allowing, "a rule allows it")
         return _NO_RULE_AT_ALL if self._everyone_without_rules and not any_rule else _NO_RULE
 
-    def _allows_anywhere(self, principal: str, host: str, operation: Operation, kind: ResourceKind) -> bool:
+    def _allows_anywhere(self, who: Principal, host: str, operation: Operation, kind: ResourceKind) -> bool:
+        principal = str(who)
         if principal in self._super_users:
             return True
         about = [

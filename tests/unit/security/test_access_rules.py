@@ -20,9 +20,11 @@ from cordwood.model.acls import (
 )
 from cordwood.model.operations import Operation, ResourceKind
 from cordwood.security.access_rules import AccessRules
+from cordwood.security.sessions import Principal
 
 TOPIC = ResourceKind.TOPIC
 ALICE, BOB = "User:alice", "User:bob"
+WHO = {ALICE: Principal("User", "alice"), BOB: Principal("User", "bob")}
 HERE, THERE = "10.0.0.1", "10.0.0.2"
 
 
@@ -51,7 +53,7 @@ def rules(*acls: Acl, everyone: bool = False, super_users: tuple[str, ...] = ())
 
 
 def may(access: AccessRules, operation: Operation, name: str = "orders", who: str = ALICE, host: str = HERE) -> bool:
-    return access.decide(who, host, operation, TOPIC, name).allowed
+    return access.decide(WHO[who], host, operation, TOPIC, name).allowed
 
 
 def test_without_a_rule_nobody_may_do_anything() -> None:
@@ -97,7 +99,7 @@ def test_a_literal_star_names_every_topic_and_a_prefix_those_that_begin_with_it(
 def test_rules_of_one_kind_say_nothing_about_another() -> None:
     access = rules(rule(kind=ResourceKind.GROUP))
     assert not may(access, Operation.READ)
-    assert access.decide(ALICE, HERE, Operation.READ, ResourceKind.GROUP, "orders").allowed
+    assert access.decide(WHO[ALICE], HERE, Operation.READ, ResourceKind.GROUP, "orders").allowed
 
 
 def test_everyone_may_use_what_no_rule_names_if_the_setting_says_so() -> None:
@@ -108,11 +110,11 @@ def test_everyone_may_use_what_no_rule_names_if_the_setting_says_so() -> None:
 
 def test_a_decision_names_its_rule_and_is_taken_anew_after_each_change() -> None:
     access = rules(rule())
-    assert access.decide(ALICE, HERE, Operation.READ, TOPIC, "orders").rule == rule()
+    assert access.decide(WHO[ALICE], HERE, Operation.READ, TOPIC, "orders").rule == rule()
     access.remove(rule())
     assert not may(access, Operation.READ)
     access.add(rule(EVERYTHING))
-    assert access.decide(ALICE, HERE, Operation.READ, TOPIC, "orders").rule == rule(EVERYTHING)
+    assert access.decide(WHO[ALICE], HERE, Operation.READ, TOPIC, "orders").rule == rule(EVERYTHING)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_a_decision_names_its_rule_and_is_taken_anew_after_each_change() -> None
     ],
 )
 def test_leave_for_some_topic_counts_unless_a_denial_covers_all_of_it(acls: tuple[Acl, ...], allowed: bool) -> None:
-    assert rules(*acls).allows_anywhere(ALICE, HERE, Operation.READ, TOPIC) is allowed
+    assert rules(*acls).allows_anywhere(WHO[ALICE], HERE, Operation.READ, TOPIC) is allowed
 
 
 NAMES = ("a", "ab", "abc", "b", EVERYTHING)
@@ -174,7 +176,7 @@ def test_the_index_decides_as_a_plain_reading_of_all_rules(changes: list[tuple[b
         for name in ("a", "ab", "abcd", "c"):
             for operation in (Operation.READ, Operation.DESCRIBE):
                 expected = read_plainly(kept, ALICE, HERE, operation, name, everyone)
-                assert access.decide(ALICE, HERE, operation, TOPIC, name).allowed is expected
+                assert access.decide(WHO[ALICE], HERE, operation, TOPIC, name).allowed is expected
     assert set(access) == kept
     assert len(access) == len(kept)
 

@@ -55,7 +55,9 @@ class Access:
             self.image_changed()
 
     def judge(self, header: RequestHeader, session: Session) -> Judge:
-        if self.rules is None or session.principal is THIS_BROKER or is_proven(self._image, header):
+        if self.rules is None or session.principal is THIS_BROKER:
+            return EVERYTHING_ALLOWED
+        if header.sender is not None and is_proven(self._image, header):
             return EVERYTHING_ALLOWED
         if self._dry_run is not None:
             return Observing(self.rules, header.api_key, header.api_version, session, self._dry_run)
@@ -74,7 +76,7 @@ class Access:
 
 
 class Judge:
-    """Answers the questions of one request; this one allows everything."""
+    """Answers the questions of one request; this one allows everything, in one call each: every request asks."""
 
     __slots__ = ()
 
@@ -86,34 +88,30 @@ class Judge:
     def may(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> bool:
         return True
 
-    def operations(self, kind: ResourceKind, name: str = THE_CLUSTER) -> int:
-        """What the principal may do with the resource, as answers tell it."""
-        return as_bits(kind.operations)
-
     def may_see_topic(self, name: str) -> bool:
         """True if the principal may know that there is such a topic."""
         return True
 
+    def operations(self, kind: ResourceKind, name: str = THE_CLUSTER) -> int:
+        """What the principal may do with the resource, as answers tell it."""
+        return as_bits(kind.operations)
+
     def refusal(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> ProtocolError | None:
         """The answer to somebody who may not do this, or None."""
-        if self.may(operation, kind, name):
-            return None
-        return ProtocolError(kind.refusal, f"The right is missing: {right_of(operation, kind, name)}.")
+        return None
 
     def error(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> ErrorCode:
         """The error for somebody who may not do this, or NONE."""
-        return ErrorCode.NONE if self.may(operation, kind, name) else kind.refusal
+        return ErrorCode.NONE
 
     def group_error(self, operation: Operation, group_id: str) -> ErrorCode:
         """The error for somebody who may not do this with the group, or NONE. No group has an empty id."""
-        return self.error(operation, ResourceKind.GROUP, group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+        return ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
 
     def topic_refusal(self, operation: Operation, name: str, topic_id: TopicId | None) -> ProtocolError | None:
         """The answer to somebody who may not do this with the topic, or None. `topic_id`: the request names the topic
         by its id; somebody who may not see the topic is told that there is none."""
-        if topic_id is not None and not self.may_see_topic(name):
-            return no_topic_with(topic_id)
-        return self.refusal(operation, ResourceKind.TOPIC, name)
+        return None
 
 
 EVERYTHING_ALLOWED: Final = Judge()
@@ -122,7 +120,7 @@ EVERYTHING_ALLOWED: Final = Judge()
 class Asking(Judge):
     """Answers by the rules of the moment."""
 
-    __slots__ = ("_host", "_key", "_principal", "_rules", "_version")
+    __slots__ = ("_host", "_kept", "_key", "_principal", "_rules", "_version")
 
     asks = True
 
@@ -130,22 +128,43 @@ class Asking(Judge):
         self._rules = rules
         self._key = key
         self._version = version
-        self._principal = str(session.principal)
+        self._principal = session.principal
         self._host = session.host
+        self._kept = rules.kept
 
     @property
     def revision(self) -> int:  # type: ignore[override]
         return self._rules.revision
 
     def may(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> bool:
+        # Nearly every question was decided before, and allowed.
+        kept = self._kept.get((self._principal, self._host, operation, kind, name))
+        if kept is not None and kept.allowed:
+            return True
         right = _right(self._key, self._version, operation, kind)
         return self._allows(operation, kind, name) or any(self._may_instead(*other) for other in right.instead)
+
+    def may_see_topic(self, name: str) -> bool:
+        return self._allows(Operation.DESCRIBE, ResourceKind.TOPIC, name)
 
     def operations(self, kind: ResourceKind, name: str = THE_CLUSTER) -> int:
         return as_bits(operation for operation in kind.operations if self._allows(operation, kind, name))
 
-    def may_see_topic(self, name: str) -> bool:
-        return self._allows(Operation.DESCRIBE, ResourceKind.TOPIC, name)
+    def refusal(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> ProtocolError | None:
+        if self.may(operation, kind, name):
+            return None
+        return ProtocolError(kind.refusal, f"The right is missing: {right_of(operation, kind, name)}.")
+
+    def error(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> ErrorCode:
+        return ErrorCode.NONE if self.may(operation, kind, name) else kind.refusal
+
+    def group_error(self, operation: Operation, group_id: str) -> ErrorCode:
+        return self.error(operation, ResourceKind.GROUP, group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+
+    def topic_refusal(self, operation: Operation, name: str, topic_id: TopicId | None) -> ProtocolError | None:
+        if topic_id is not None and not self.may_see_topic(name):
+            return no_topic_with(topic_id)
+        return self.refusal(operation, ResourceKind.TOPIC, name)
 
     def _allows(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
         return self._rules.decide(self._principal, self._host, operation, kind, name).allowed
@@ -168,7 +187,7 @@ class Observing(Asking):
 
     def may(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> bool:
         if not super().may(operation, kind, name):
-            self._dry_run.would_refuse(self._principal, self._host, right_of(operation, kind, name))
+            self._dry_run.would_refuse(str(self._principal), self._host, right_of(operation, kind, name))
         return True
 
     def operations(self, kind: ResourceKind, name: str = THE_CLUSTER) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from cordwood.model.moment import Moment
 from cordwood.node.loop.ports import Reply
 from cordwood.node.loop.turns import ANSWERED_BYTES_PER_EVENT, Steps, Turns
-from cordwood.node.requests.access import Access, Judge
+from cordwood.node.requests.access import Judge
 from cordwood.wire.api_types import ApiTypes, Array, Served_co
 from cordwood.wire.apis import APIS, Api, ApiKey
 from cordwood.wire.encoding.bad_messages import AnswerTooLarge
@@ -33,10 +33,10 @@ Answer = TypeVar("Answer")
 class Request(Generic[Served_co]):
     """A request and its reply. The frame is the network's buffer, valid until the handler returns or first pauses."""
 
-    __slots__ = ("_access", "_turns", "frame", "header", "now", "reply", "version")
+    __slots__ = ("_turns", "frame", "header", "judge", "now", "reply", "version")
 
     def __init__(
-        self, header: RequestHeader, frame: memoryview, reply: Reply, now: Moment, turns: Turns, access: Access
+        self, header: RequestHeader, frame: memoryview, reply: Reply, now: Moment, turns: Turns, judge: Judge
     ) -> None:
         self.header = header
         self.frame = frame
@@ -44,12 +44,8 @@ class Request(Generic[Served_co]):
         self.now = now
         self.version = header.api_version
         self._turns = turns
-        self._access = access
-
-    @property
-    def judge(self) -> Judge:
-        """Says what the sender of this request may do."""
-        return self._access.judge(self.header, self.reply.session)
+        self.judge = judge
+        """Says what the sender of the request may do."""
 
     def decode(self: Request[ApiTypes[Body, Any, Any]]) -> Body:
         """The request, with Kafka's field names as attributes (`wire/messages`)."""

@@ -79,7 +79,8 @@ class Router:
             self._wide_requests.wait(reply, len(frame), self._late(served, header, frame, reply))
             return
         try:
-            steps = served.handle(Request(header, frame, reply, now, loop.turns, self._access))
+            judge = self._access.judge(header, reply.session)
+            steps = served.handle(Request(header, frame, reply, now, loop.turns, judge))
         except BadRequest as problem:
             reply.hang_up(problem.message)
             return
@@ -97,6 +98,7 @@ class Router:
         return self._handled(served, header, memoryview(bytearray(frame)), reply)
 
     def _handled(self, served: Served, header: RequestHeader, frame: memoryview, reply: Reply) -> Steps:
-        steps = served.handle(Request(header, frame, reply, self._loop.now, self._loop.turns, self._access))
+        judge = self._access.judge(header, reply.session)
+        steps = served.handle(Request(header, frame, reply, self._loop.now, self._loop.turns, judge))
         if steps is not None:
             yield from steps
