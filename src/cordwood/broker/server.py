@@ -53,6 +53,8 @@ from cordwood.node.replication.last_news import LAST_NEWS_MS
 from cordwood.node.requests.proven_brokers import is_proven
 
 if TYPE_CHECKING:
+    import ssl
+
     from cordwood.broker.metrics.service import MetricsService
     from cordwood.broker.network.tls.layer import TlsResources
     from cordwood.broker.network.tls.listeners import TlsListeners
@@ -212,11 +214,12 @@ class Server:
         self._peers = PeerConnections(
             loop,
             settings.node_id,
-            registered_at(image, self._between_brokers),
+            registered_at(image, self._between_brokers, elsewhere=self._dialling_context() is None),
             self.driver.run,
             self.driver.now,
             image_revision=lambda: follower.changed_revision,
             key=lambda: serving.key,
+            context_of=self._dialling_context,
         )
         self.node = Node(
             image,
@@ -348,6 +351,11 @@ class Server:
             self.driver.apply(delta)
 
         follower.on_change = changed
+
+    def _dialling_context(self) -> "ssl.SSLContext | None":
+        """The context of the next connection to another broker; None: brokers speak plain text among themselves."""
+        name = self._between_brokers
+        return self._tls[name].dialling_context if self._tls is not None and name in self._tls else None
 
     @property
     def _between_brokers(self) -> str:
@@ -554,4 +562,5 @@ def _tls_listeners(settings: BrokerSettings) -> "TlsListeners | None":
     # Imported only if TLS is spoken, to keep the start quick.
     from cordwood.broker.network.tls.listeners import TlsListeners
 
-    return TlsListeners(wanted)
+    inner = next(listener.name for listener in settings.listener_list if listener.between_brokers)
+    return TlsListeners(wanted, inner if settings.cluster_store else "")

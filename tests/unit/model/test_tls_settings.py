@@ -53,11 +53,20 @@ def test_a_listener_that_cannot_speak_is_refused_with_the_reason(more: dict[str,
         BrokerSettings.from_texts({**TWO, **more})
 
 
-def test_brokers_of_a_cluster_speak_plain_text_among_themselves() -> None:
+def test_brokers_of_a_cluster_check_each_others_certificates() -> None:
     of_cluster = {"cluster.store": "etcd://e:1", "cluster.name": "woods", "node.id": "1"}
     BrokerSettings.from_texts({**TWO, **of_cluster})
-    with pytest.raises(InvalidSetting, match="brokers of a cluster speak plain text among themselves yet"):
-        BrokerSettings.from_texts({**TWO, **of_cluster, "inter.broker.listener.name": "CLIENTS"})
+    with_tls = {**TWO, **of_cluster, "inter.broker.listener.name": "CLIENTS"}
+    with pytest.raises(InvalidSetting, match="no authorities to check each other's certificates with"):
+        BrokerSettings.from_texts(with_tls)
+    BrokerSettings.from_texts({**with_tls, "ssl.truststore.location": "ca.pem"})
+
+
+def test_brokers_of_a_cluster_do_not_log_in_at_each_other() -> None:
+    of_cluster = {"cluster.store": "etcd://e:1", "cluster.name": "woods", "node.id": "1"}
+    with_sasl = {"listeners": "SASL_PLAINTEXT://h:1", **of_cluster}
+    with pytest.raises(InvalidSetting, match="do not log in at each other yet"):
+        BrokerSettings.from_texts(with_sasl)
 
 
 SECRET = "timber-and-oak"

@@ -18,11 +18,12 @@ requests fail: a process that is stopped, or a machine that is gone, would keep 
 
 import asyncio
 import errno
+import logging
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cordwood.broker.network.peer_link import PeerLink
 from cordwood.cluster.metadata.image import ClusterImage
@@ -50,6 +51,11 @@ from cordwood.wire.asking import (
 )
 from cordwood.wire.requests import Sender
 
+if TYPE_CHECKING:
+    import ssl
+
+logger = logging.getLogger("cordwood.broker")
+
 _ASK_WITH: Final = 3
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 
@@ -57,16 +63,21 @@ AddressOf = Callable[[int], tuple[str, int] | None]
 """Host and port of a registered broker; None: no such broker is registered."""
 
 
-def registered_at(image: ClusterImage, listener: str) -> AddressOf:
-    """Finds brokers by their registrations, at the listener that brokers use among themselves. A broker without that
-    listener, while a rolling restart gives the cluster one, is found at its first listener: all of them take keys."""
+ContextOf = Callable[[], "ssl.SSLContext | None"]
+"""The context of the next connection to another broker; None: brokers speak plain text among themselves."""
+
+
+def registered_at(image: ClusterImage, listener: str, *, elsewhere: bool = True) -> AddressOf:
+    """Finds brokers by their registrations, at the listener that brokers use among themselves. `elsewhere`: a broker
+    without that listener, while a rolling restart gives the cluster one, is found at its first listener: all of them
+    take keys."""
 
     def address_of(broker_id: int) -> tuple[str, int] | None:
         broker = image.brokers.get(broker_id)
         if broker is None or not broker.endpoints:
             return None
-        endpoint = broker.endpoint(listener) or broker.endpoints[0]
-        return endpoint.host, endpoint.port
+        endpoint = broker.endpoint(listener) or (broker.endpoints[0] if elsewhere else None)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
 
     return address_of
 
@@ -127,6 +138,7 @@ class PeerConnections:
         *,
         image_revision: Callable[[], int],
         key: Callable[[], int],
+        context_of: ContextOf = lambda: None,
     ) -> None:
         """`run` runs an event on the node. `image_revision` gives the revision of the metadata that this broker knows:
         a peer that lags behind catches up before it answers. `key` gives the key of this broker's registration."""
@@ -135,6 +147,7 @@ class PeerConnections:
         self.address_of = address_of
         self.limits = limits or PeerLimits()
         self.image_revision = image_revision
+        self.context_of = context_of
         self._broker_id = broker_id
         self._key = key
         self._run = run
@@ -250,6 +263,8 @@ class _Peer:
         self._last_correlation_id = 0
         self._kept = False
         self._closed = False
+        self._told = ""
+        """The failure of TLS that was logged last."""
 
     def keep(self, kept: bool) -> None:
         """Keeps the connection, also without requests."""
@@ -304,12 +319,17 @@ class _Peer:
             self._connections.forget(self._broker_id, self)
             return
         host, port = address
+        context = self._connections.context_of()
         link: PeerLink | None = None
         tell = self._connections.attempt_of(self._broker_id)
         try:
             async with asyncio.timeout(self._limits.connect_timeout_ms / 1000):
                 _, link = await self._connections.loop.create_connection(
-                    lambda: PeerLink(self, self._limits.answer_bytes), host, port
+                    lambda: PeerLink(self, self._limits.answer_bytes),
+                    host,
+                    port,
+                    ssl=context,
+                    server_hostname=None if context is None else host,
                 )
                 self._versions = await self._ask_versions(link)
         except asyncio.CancelledError:
@@ -323,14 +343,29 @@ class _Peer:
             if link is None and _is_refusal(reason):
                 tell(False)
             why = str(reason) or f"none within {self._limits.connect_timeout_ms} ms"
+            if context is not None and isinstance(reason, OSError) and not _is_refusal(reason):
+                self._tell_failed_handshake(f"{host}:{port}", why)
             self._fail_all(self._waiting, PeerFailure.NO_CONNECTION, f"no connection to {host}:{port}: {why}")
             return
         self._failures = 0
+        self._told = ""
         self._link = link
         tell(True)
         waiting, self._waiting = self._waiting, deque()
         for outgoing in waiting:
             self._write(link, outgoing)
+
+    def _tell_failed_handshake(self, address: str, why: str) -> None:
+        """Logs why TLS with the peer fails, once for each reason: the peer may be alive and well."""
+        if why != self._told:
+            self._told = why
+            logger.warning(
+                "no TLS connection to broker %d at %s: %s (ssl.keystore.location and ssl.truststore.location of the "
+                "listener between brokers, here and there)",
+                self._broker_id,
+                address,
+                why,
+            )
 
     async def _ask_versions(self, link: PeerLink) -> dict[int, tuple[int, int]]:
         body = encode_request(

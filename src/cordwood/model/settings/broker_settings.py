@@ -21,6 +21,7 @@ from cordwood.model.settings.group_settings import GroupSettings, TransactionSet
 from cordwood.model.settings.listeners import (
     HTTPS,
     PLAINTEXT,
+    SSL,
     Asks,
     Listener,
     ListenerAddress,
@@ -153,12 +154,17 @@ class BrokerSettings(
             except InvalidSetting as error:
                 problems.extend(error.problems)
         inner = next(listener for listener in listeners if listener.between_brokers)
-        if self.cluster_store and inner.protocol != PLAINTEXT:
+        if self.cluster_store and inner.speaks_sasl:
             problems.append(
-                f"the brokers of a cluster speak plain text among themselves yet, and their listener {inner.name} has "
-                f"the security protocol {inner.protocol}: give them one of their own in a private network, with "
-                f"inter.broker.listener.name, and {PLAINTEXT} for it in listener.security.protocol.map"
+                f"the brokers of a cluster do not log in at each other yet, and their listener {inner.name} has the "
+                f"security protocol {inner.protocol}: give them one of their own with inter.broker.listener.name, and "
+                f"{SSL} or {PLAINTEXT} for it in listener.security.protocol.map"
             )
+        elif self.cluster_store and inner.speaks_tls:
+            try:
+                self.tls_listeners[inner.name].check_between_brokers()
+            except InvalidSetting as error:
+                problems.extend(error.problems)
         if problems:
             raise InvalidSetting(*problems)
 

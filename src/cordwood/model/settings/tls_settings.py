@@ -12,6 +12,7 @@ PEM: Final = "PEM"
 NO_CERTIFICATE: Final = "none"
 REQUESTED: Final = "requested"
 REQUIRED: Final = "required"
+CHECK_HOSTS: Final = "https"
 TLS_1_2: Final = "TLSv1.2"
 TLS_1_3: Final = "TLSv1.3"
 
@@ -64,6 +65,13 @@ class TlsSettings:
         check=_check_versions,
         by_listener=True,
     )
+    ssl_endpoint_identification_algorithm: str = string(
+        CHECK_HOSTS,
+        "Whether brokers that dial each other at a listener with TLS check that the certificate names the host: "
+        "`https`, or empty for certificates without host names.",
+        choices=(CHECK_HOSTS, ""),
+        by_listener=True,
+    )
     ssl_key_password: str = password(
         "The password of the private key, if the key is encrypted. A secret: it stands in the configuration file or in "
         "the environment, not in `--set`.",
@@ -107,8 +115,9 @@ class TlsSettings:
     )
     ssl_truststore_location: str = string(
         "",
-        "The PEM file with the certificates of authorities that sign those of clients. Needed where "
-        "`ssl.client.auth` is not `none`; a changed file is noticed as that of the keystore.",
+        "The PEM file with the certificates of authorities that sign those of clients, and of other brokers. Needed "
+        "where `ssl.client.auth` is not `none`, and at the listener of brokers; a changed file is noticed as that of "
+        "the keystore.",
         by_listener=True,
     )
     ssl_truststore_type: str = string(
@@ -131,6 +140,7 @@ class ListenerTls:
     versions: tuple[str, ...]
     cipher_suites: tuple[str, ...]
     principal_rules: str
+    checks_hosts: bool
 
     def check(self) -> None:
         """Raises InvalidSetting if settings are missing or contradict each other."""
@@ -157,6 +167,15 @@ class ListenerTls:
             )
         if problems:
             raise InvalidSetting(*problems)
+
+    def check_between_brokers(self) -> None:
+        """Raises InvalidSetting if brokers cannot check each other's certificates at this listener."""
+        if not (self.truststore_location or self.truststore_certificates):
+            raise InvalidSetting(
+                f"the brokers of the cluster use the listener {self.listener} among themselves, and have no "
+                "authorities to check each other's certificates with: set ssl.truststore.location, or "
+                f"{listener_setting(self.listener, 'ssl.truststore.location')}"
+            )
 
 
 _TABLE: Final = table(settings_of(TlsSettings, changeable=False))
@@ -185,4 +204,5 @@ def tls_of(settings: Settings, listener: str) -> ListenerTls:
         several("ssl.enabled.protocols"),
         several("ssl.cipher.suites"),
         text("ssl.principal.mapping.rules"),
+        text("ssl.endpoint.identification.algorithm") == CHECK_HOSTS,
     )

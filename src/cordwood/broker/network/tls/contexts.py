@@ -32,6 +32,26 @@ def make_context(tls: ListenerTls, certificates: OwnCertificates) -> ssl.SSLCont
         )
     context.minimum_version = min(_VERSIONS[each] for each in versions)
     context.maximum_version = max(_VERSIONS[each] for each in versions)
+    _load_certificates(context, tls, certificates)
+    if tls.client_auth != NO_CERTIFICATE:
+        context.verify_mode = ssl.CERT_OPTIONAL if tls.client_auth == REQUESTED else ssl.CERT_REQUIRED
+        _load_authorities(context, tls, certificates)
+    return context
+
+
+def make_dialling_context(tls: ListenerTls, certificates: OwnCertificates) -> ssl.SSLContext:
+    """The context of connections to other brokers' listeners of this name: with the certificate of the own listener,
+    and its authorities. Raises BadCertificates."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = tls.checks_hosts
+    context.minimum_version = min(_VERSIONS[each] for each in tls.versions)
+    context.maximum_version = max(_VERSIONS[each] for each in tls.versions)
+    _load_certificates(context, tls, certificates)
+    _load_authorities(context, tls, certificates)
+    return context
+
+
+def _load_certificates(context: ssl.SSLContext, tls: ListenerTls, certificates: OwnCertificates) -> None:
     try:
         with _as_file(certificates.keystore) as path:
             # A key that is not encrypted needs no password; without one OpenSSL would ask at the terminal.
@@ -41,16 +61,16 @@ def make_context(tls: ListenerTls, certificates: OwnCertificates) -> ssl.SSLCont
         raise BadCertificates(
             f"OpenSSL refuses {where} of {tls.listener}: {_words(error)}: make a key of another kind or size"
         ) from None
-    if tls.client_auth != NO_CERTIFICATE:
-        context.verify_mode = ssl.CERT_OPTIONAL if tls.client_auth == REQUESTED else ssl.CERT_REQUIRED
-        try:
-            context.load_verify_locations(cadata=certificates.truststore)
-        except ssl.SSLError as error:
-            where = tls.truststore_location or "ssl.truststore.certificates"
-            raise BadCertificates(
-                f"OpenSSL refuses {where} of {tls.listener}: {_words(error)}: make the file anew"
-            ) from None
-    return context
+
+
+def _load_authorities(context: ssl.SSLContext, tls: ListenerTls, certificates: OwnCertificates) -> None:
+    try:
+        context.load_verify_locations(cadata=certificates.truststore)
+    except ssl.SSLError as error:
+        where = tls.truststore_location or "ssl.truststore.certificates"
+        raise BadCertificates(
+            f"OpenSSL refuses {where} of {tls.listener}: {_words(error)}: make the file anew"
+        ) from None
 
 
 def _choose_suites(context: ssl.SSLContext, tls: ListenerTls) -> set[str]:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from cordwood.broker.machine.fair_workers import FairWorkers
 from cordwood.broker.machine.threads import Workers
 from cordwood.broker.network.tls.certificates import files_of, read_certificates, subject_of_peer
-from cordwood.broker.network.tls.contexts import make_context
+from cordwood.broker.network.tls.contexts import make_context, make_dialling_context
 from cordwood.broker.network.tls.layer import TlsResources
 from cordwood.model.errors import BadCertificates
 from cordwood.model.settings.principal_rules import PrincipalRules
@@ -41,6 +41,8 @@ class _Served(NamedTuple):
     """The certificates that are served now."""
 
     context: ssl.SSLContext
+    dialling: ssl.SSLContext | None
+    """The context of connections to other brokers; None: this is not their listener."""
     expires_s: float
     files: FileState
 
@@ -48,8 +50,10 @@ class _Served(NamedTuple):
 class TlsListener:
     """One listener with TLS. Raises BadCertificates if its files cannot be served."""
 
-    def __init__(self, settings: ListenerTls) -> None:
+    def __init__(self, settings: ListenerTls, *, dials: bool = False) -> None:
+        """`dials`: the broker connects to other brokers' listeners of this name."""
         self._settings = settings
+        self._dials = dials
         self._rules = PrincipalRules(settings.principal_rules)
         self._served = self._load()
         self._refused: FileState | None = None
@@ -64,6 +68,11 @@ class TlsListener:
     @property
     def context(self) -> ssl.SSLContext:
         return self._served.context
+
+    @property
+    def dialling_context(self) -> ssl.SSLContext | None:
+        """The context of the next connection to another broker; None: brokers do not use this listener."""
+        return self._served.dialling
 
     @property
     def expires_s(self) -> float:
@@ -112,14 +121,16 @@ class TlsListener:
         # The state is taken first: a change during the reading is found at the next look.
         files = _state_of(files_of(self._settings))
         certificates = read_certificates(self._settings)
-        return _Served(make_context(self._settings, certificates), certificates.expires_s, files)
+        dialling = make_dialling_context(self._settings, certificates) if self._dials else None
+        return _Served(make_context(self._settings, certificates), dialling, certificates.expires_s, files)
 
 
 class TlsListeners:
     """All listeners with TLS of one broker. Raises BadCertificates before anything is opened."""
 
-    def __init__(self, settings: Mapping[str, ListenerTls]) -> None:
-        self._by_name = {name: TlsListener(each) for name, each in settings.items()}
+    def __init__(self, settings: Mapping[str, ListenerTls], between_brokers: str = "") -> None:
+        """`between_brokers`: the listener that brokers use among themselves, with TLS or without."""
+        self._by_name = {name: TlsListener(each, dials=name == between_brokers) for name, each in settings.items()}
         self._workers: Workers | None = None
         self._threads: FairWorkers | None = None
         self._timer: asyncio.TimerHandle | None = None
