@@ -91,6 +91,10 @@ def refusal(api_key: int, request: Entity, code: int) -> dict[str, Any]:
             for directory in getattr(request, "dirs", ())
             for topic in directory.topics
         ]
+    if api_key == ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
+        # The rows of this answer are users, whom a request names in two arrays.
+        named = [row.name for array in ("deletions", "upsertions") for row in getattr(request, array, ())]
+        values["results"] = [{"user": name, "error_code": code} for name in dict.fromkeys(named)]
     if on_top is not None:
         if code in on_top:
             return {"error_code": code}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Filter = DescribeAcls.Request | DeleteAcls.RequestFilter
 
-_DISABLED = ProtocolError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+_DISABLED = "No Authorizer is configured."
 """Kafka's own text, which tools look for."""
 
 ANY, MATCH = 1, 2
@@ -50,7 +50,7 @@ class AclRooms(Protocol):
 
 def _refusal(rooms: AclRooms, request: Request[Any], operation: Operation) -> ProtocolError | None:
     if rooms.access.rules is None:
-        return _DISABLED
+        return ProtocolError(ErrorCode.SECURITY_DISABLED, _DISABLED)
     return request.judge.refusal(operation, ResourceKind.CLUSTER)
 
 
