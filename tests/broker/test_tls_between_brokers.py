@@ -96,3 +96,29 @@ def test_a_broker_whose_certificate_nobody_vouches_for_is_named_and_not_taken_fo
         eventually(lambda: "certificate verify failed" in first.output(), what="its reason")
         admin = AdminClient({"bootstrap.servers": address(first)})
         assert set(admin.list_topics(timeout=10).brokers) == {1, 2}
+
+
+def test_a_running_cluster_goes_over_to_tls_one_broker_after_the_other(brokers: Brokers) -> None:
+    with ExitStack() as stack:
+        running = {node_id: brokers.broker(node_id) for node_id in (1, 2, 3)}
+        for broker in running.values():
+            broker.settings["inter.broker.listener.name"] = "CLIENTS"
+            stack.enter_context(broker)
+        eventually(lambda: all_take_part(*running.values()), what="the end of the fences")
+        bootstrap = ",".join(map(address, running.values()))
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        settings = {"min.insync.replicas": "2"}
+        admin.create_topics([NewTopic("orders", 3, 3, config=settings)])["orders"].result(60)
+
+        def in_sync() -> bool:
+            partitions = admin.list_topics("orders", timeout=10).topics["orders"].partitions.values()
+            return len(partitions) == 3 and all(len(each.isrs) == 3 and each.leader > 0 for each in partitions)
+
+        for broker in running.values():
+            eventually(in_sync, what="all replicas in sync")
+            assert acknowledged(bootstrap, "orders", 10) == [None] * 10
+            assert broker.stop() == 0, broker.output()
+            broker.settings["inter.broker.listener.name"] = "INSIDE"
+            broker.start()
+        eventually(in_sync, what="all replicas in sync over TLS")
+        assert acknowledged(bootstrap, "orders", 10) == [None] * 10
