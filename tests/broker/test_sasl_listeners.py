@@ -3,13 +3,17 @@
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tests.broker_process import BrokerProcess
+from tests.certificates import tls_files
 from tests.deadline import eventually
 from tests.raw_client import RawClient
 
 from cordwood.broker.network import connections
 from cordwood.embedded import Broker
+from cordwood.model.settings.authorizer_settings import STANDARD_AUTHORIZER
 from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.model.settings.setting import InvalidSetting
 from cordwood.wire.apis import ApiKey
@@ -105,3 +109,44 @@ def test_passwords_in_plain_text_are_warned_of(caplog: pytest.LogCaptureFixture)
         client = RawClient(broker.listeners["USERS"])
         assert list(client.send(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").mechanisms) == ["PLAIN"]
     assert "clients of the listener USERS may send their passwords in plain text" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("listeners", "certificates", "asking_nobody"),
+    [
+        ("PLAINTEXT://127.0.0.1:0,USERS://127.0.0.1:0", "none", ["PLAINTEXT (PLAINTEXT)"]),
+        ("SSL://127.0.0.1:0", "requested", ["SSL (SSL)"]),
+        ("USERS://127.0.0.1:0,SSL://127.0.0.1:0", "required", []),
+    ],
+)
+def test_rules_of_access_at_a_listener_that_asks_nobody_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, listeners: str, certificates: str, asking_nobody: list[str]
+) -> None:
+    files = tls_files(tmp_path)
+    settings = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "inter.broker.listener.name": listeners.split("://")[0],
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT,SSL:SSL",
+        "listeners": listeners,
+        "ssl.client.auth": certificates,
+        "ssl.keystore.location": str(files.keystore),
+        "ssl.truststore.location": str(files.truststore),
+    }
+    with Broker(settings=settings):
+        pass
+    warned = [line for line in caplog.messages if line.startswith("rules of access are on")]
+    assert [line.split("the listener ")[1].split(" asks nobody")[0] for line in warned] == asking_nobody
+
+
+def test_an_authorizer_is_refused_on_metadata_of_an_older_version_with_the_cure(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data", settings={"metadata.version.max": 2}):
+        pass
+    broker = BrokerProcess(tmp_path / "data", settings={"authorizer.class.name": STANDARD_AUTHORIZER})
+    with pytest.raises(AssertionError, match="the broker did not get ready"):
+        broker.start()
+    assert "error: authorizer.class.name is set, and the cluster's metadata has version 2" in broker.output()
+    assert "cordwood cluster upgrade" in broker.output()
+    assert "Traceback" not in broker.output()
+    broker.settings.clear()
+    with broker:
+        pass

@@ -49,15 +49,27 @@ _silent.propagate = False
 class Connection:
     """Clients of one cluster. Each command makes one; the first client made opens a socket."""
 
-    def __init__(self, bootstrap_servers: str, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, bootstrap_servers: str, timeout_s: float = 10.0, client_settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`client_settings` are librdkafka's, for brokers that ask for TLS or a log-in."""
         self.bootstrap_servers = bootstrap_servers
         self.timeout_s = timeout_s
+        self._client_settings = dict(client_settings or {})
+        self._refusals: list[KafkaError] = []
+        """Log-ins and handshakes that failed. librdkafka tells them apart from its requests, which it tries again."""
         self._family: str | None = None
         self._admin: AdminClient | None = None
 
     def admin(self) -> AdminClient:
         if self._admin is None:
-            self._admin = AdminClient(self._configuration({}), logger=_silent)
+            configuration = self._configuration({"error_cb": self._failed})
+            try:
+                self._admin = AdminClient(configuration, logger=_silent)
+            except KafkaException as error:
+                raise Failure(
+                    "INVALID_CONFIG", f"the client's settings are refused: {kafka_error(error).str()}"
+                ) from error
         return self._admin
 
     def producer(self, configuration: Mapping[str, Any]) -> Producer:
@@ -91,6 +103,7 @@ class Connection:
         answers = {}
         for key, future in futures.items():
             try:
+                self._wait_for(future)
                 answers[key] = future.result(self.timeout_s)
             except KafkaException as error:
                 if kafka_error(error).code() not in left_out:
@@ -102,7 +115,22 @@ class Connection:
         try:
             return function()
         except KafkaException as error:
-            raise failure_of(error, self.bootstrap_servers) from error
+            self.admin().poll(0)
+            raise failure_of(self._refusals[0] if self._refusals else error, self.bootstrap_servers) from error
+
+    def _wait_for(self, future: Future[T]) -> None:
+        """Waits until the answer is there, the time is over, or a log-in or a handshake has failed."""
+        if not self._client_settings:
+            return
+        deadline = time.monotonic() + self.timeout_s
+        while not future.done() and time.monotonic() < deadline:
+            self.admin().poll(_RETRY_PAUSE_S)
+            if self._refusals:
+                raise KafkaException(self._refusals[0])
+
+    def _failed(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._refusals.append(error)
 
     def offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         """The offset that `spec` means in each partition; -1: there is none. Raises Failure for a partition whose
@@ -168,8 +196,9 @@ class Connection:
         if self._family is None:
             self._family = reachable_family(self.bootstrap_servers)
         return {
-            "bootstrap.servers": self.bootstrap_servers,
             "client.id": CLIENT_ID,
+            **self._client_settings,
+            "bootstrap.servers": self.bootstrap_servers,
             "broker.address.family": self._family,
             "socket.timeout.ms": min(max(10, int(self.timeout_s * 1000)), _MAX_SOCKET_TIMEOUT_MS),
             **extra,
@@ -275,6 +304,16 @@ def failure_of(error: KafkaException | KafkaError, bootstrap_servers: str) -> Fa
             "REQUEST_TIMED_OUT",
             f"the broker at {bootstrap_servers} did not answer in time",
             "is it a Kafka-compatible broker, or a busy one? --timeout waits longer",
+            ExitCode.NOT_REACHABLE,
+        )
+    if code in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        log_in = code == KafkaError._AUTHENTICATION
+        return Failure(
+            "SASL_AUTHENTICATION_FAILED" if log_in else "TLS_FAILED",
+            f"{bootstrap_servers} refuses the {'log-in' if log_in else 'connection over TLS'}: {carried.str()}",
+            "sasl.username and sasl.password of --client-config have to be those of a user of the cluster"
+            if log_in
+            else "ssl.ca.location of --client-config has to name the authority of the broker's certificate",
             ExitCode.NOT_REACHABLE,
         )
     if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):

@@ -25,6 +25,7 @@ from cordwood.broker.network.client_counts import ClientBook
 from cordwood.broker.network.connection import Connection
 from cordwood.broker.network.connections import ConnectionLimits, Connections
 from cordwood.broker.network.connections import Node as RequestHandler
+from cordwood.broker.network.listener_warnings import warn_of_listeners
 from cordwood.broker.network.listening import BACKLOG, advertised, bind, stop_listening
 from cordwood.broker.network.outbox import Outbox
 from cordwood.broker.network.peers import PeerConnections, registered_at
@@ -42,7 +43,6 @@ from cordwood.cluster.registration import LEASE_MS
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.log.reading.apart import Apart
 from cordwood.log.reading.record_work import Here
-from cordwood.model.credentials import PLAIN
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.model.settings.listeners import HTTPS, PLAINTEXT, Entrance, Listener
@@ -273,21 +273,10 @@ class Server:
             self._metrics.show(self.node, connections, self._flusher, self._loop_watch, self._tls)
         say_overridden(image)
         before_listening(self)
+        warn_of_listeners(settings, clustered=clustered)
         only = len(self._bound) == 1
-        if only and clustered:
-            logger.warning(
-                "clients and brokers share the listener %s: give brokers one of their own (listeners, "
-                "inter.broker.listener.name), so that clients can neither act as brokers nor take their connections",
-                self._between_brokers,
-            )
         for listener, bound in self._bound:
             entrance = listener.entrance(only=only, clustered=clustered, asks=settings.asks_at(listener))
-            if entrance.asks is not None and PLAIN in entrance.asks.mechanisms and not listener.speaks_tls:
-                logger.warning(
-                    "clients of the listener %s may send their passwords in plain text: take PLAIN out of "
-                    "sasl.enabled.mechanisms, or give the listener the security protocol SASL_SSL",
-                    listener.name,
-                )
             make = self._maker_of_connections(connections, entrance, speaks_tls=listener.speaks_tls)
             self._listening.append(await loop.create_server(make, sock=bound, backlog=BACKLOG))
         if clustered:

@@ -8,6 +8,10 @@ from typing import Annotated
 import typer
 
 from cordwood import __version__
+from cordwood.cli.acl.add import add_rules
+from cordwood.cli.acl.explain import explain_right
+from cordwood.cli.acl.list import list_rules
+from cordwood.cli.acl.remove import remove_rules
 from cordwood.cli.audit import audit
 from cordwood.cli.client.list import list_clients
 from cordwood.cli.cluster.accept_loss import accept_loss
@@ -173,6 +177,15 @@ _user.command("list")(list_users)
 _user.command("password")(change_password)
 _user.command("remove")(remove_user)
 
+_acl = typer.Typer(
+    help="Rights: add, list and remove rules, and explain which one decides. For brokers with authorizer.class.name.",
+    no_args_is_help=True,
+)
+_acl.command("add")(add_rules)
+_acl.command("list")(list_rules)
+_acl.command("remove")(remove_rules)
+_acl.command("explain")(explain_right)
+
 _recover = typer.Typer(
     help="Repair damaged metadata, and put back partitions that a start set aside. For a stopped broker.",
     no_args_is_help=True,
@@ -220,6 +233,7 @@ app.add_typer(_client, name="client", help="Show which clients use the brokers, 
 app.add_typer(_config, name="config")
 app.add_typer(_transaction, name="transaction")
 app.add_typer(_user, name="user")
+app.add_typer(_acl, name="acl")
 app.add_typer(_pipeline, name="pipeline")
 app.add_typer(_spark, name="spark", help="Repair the checkpoints of Spark queries after a power cut.")
 app.command("inspect")(inspect)

@@ -26,6 +26,8 @@ COMMAND_ORDER = [
     "client",
     "config",
     "transaction",
+    "user",
+    "acl",
     "pipeline",
     "spark",
     "audit",

@@ -36,6 +36,8 @@ LISTING = {
 LOOKING = {
     "cluster status",
     "cluster leaders",
+    "acl list",
+    "acl explain",
     "consume",
     "group describe",
     "group watch",
@@ -66,6 +68,7 @@ CHANGING = {
     "config alter",
     "user add",
     "user password",
+    "acl add",
     "pipeline start",
     "pipeline reload",
     "pipeline stop",
@@ -90,6 +93,7 @@ ASKING = {
     "transaction abort",
     "transaction forget-family",
     "user remove",
+    "acl remove",
     "pipeline forget",
     "recover accept-lost-directory",
 }

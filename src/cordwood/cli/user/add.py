@@ -6,11 +6,10 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun, as_dry
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
 )
 from cordwood.cli.user.password_source import PasswordFile, UserName, new_password
@@ -71,7 +70,8 @@ def add_user(
         ),
     ] = None,
     dry_run: DryRun = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -98,10 +98,9 @@ def add_user(
         flags = Flags(data_dir, config=config, cluster=cluster, store=store, node_id=None if store is None else "0")
         add_first_user(settings_from(flags, os.environ), name, password, keys, iterations, dry_run=dry_run)
     else:
-        from cordwood.administration.connection import Connection
         from cordwood.administration.users import add_user as add
 
-        add(Connection(bootstrap_servers, timeout_s), name, password, keys, iterations, dry_run=dry_run)
+        add(connect(bootstrap_servers, timeout_s, client_config), name, password, keys, iterations, dry_run=dry_run)
     if as_json:
         print_json({"user": name, "mechanisms": chosen, "iterations": iterations, **as_dry(dry_run)})
     elif dry_run:

@@ -1,11 +1,10 @@
 """`cordwood user password`."""
 
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun, as_dry
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
 )
 from cordwood.cli.user.password_source import PasswordFile, UserName, new_password
@@ -15,16 +14,16 @@ def change_password(
     name: UserName,
     password_file: PasswordFile = None,
     dry_run: DryRun = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Change a user's password, for all mechanisms of the user. Open connections stay until they log in again."""
-    from cordwood.administration.connection import Connection
     from cordwood.administration.users import existing_user, set_password
     from cordwood.cli.terminal.output import print_json, remark, say
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     user = existing_user(connection, name)
     password = new_password(name, password_file)
     if not dry_run:

@@ -1,11 +1,10 @@
 """`cordwood user remove`."""
 
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun, Yes, as_dry, confirm
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
 )
 from cordwood.cli.user.password_source import UserName
@@ -15,17 +14,17 @@ def remove_user(
     name: UserName,
     dry_run: DryRun = False,
     yes: Yes = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Remove a user. Open connections stay until they log in again."""
-    from cordwood.administration.connection import Connection
     from cordwood.administration.users import existing_user
     from cordwood.administration.users import remove_user as remove
     from cordwood.cli.terminal.output import print_json, remark, say
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     user = existing_user(connection, name)
     if not dry_run:
         confirm("removing", f"Remove {name}?", yes=yes, otherwise="Nothing was removed.")
