@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from tests.broker_process import BrokerProcess
+from tests.deadline import eventually
 
 SERVE = """
 import sys
@@ -224,3 +226,18 @@ def test_a_broker_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
         acked.end()
         broker.signal(signal.SIGTERM)
         assert broker.wait() == 0
+
+
+def test_a_new_data_directory_is_for_the_brokers_user_alone_and_an_older_one_is_named(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data")
+    with broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("orders", b"a chair")
+        assert producer.flush(30) == 0
+        assert "other users of this machine" not in broker.output()
+    assert broker.data_dir.stat().st_mode & 0o777 == 0o700
+    modes = {path.name: path.stat().st_mode & 0o077 for path in broker.data_dir.rglob("*")}
+    assert not any(modes.values()), modes
+    broker.data_dir.chmod(0o755)
+    with broker:
+        eventually(lambda: f"chmod -R go-rwx {broker.data_dir}" in broker.output(), what="the line about the directory")

@@ -3,7 +3,9 @@
 import logging
 import os
 import shlex
+import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -334,6 +336,9 @@ class Storage:
             logger.warning("%s", words)
         for problem in self.logs.problems:
             logger.warning("%s", problem)
+        if not self.in_memory:
+            for directory in self.logs.directories:
+                _look_at_mode(directory.path)
         self._learn_how_to_read()
 
     def _learn_how_to_read(self) -> None:
@@ -391,6 +396,20 @@ def _os_filesystems(directories: Sequence[DataDirectory]) -> "list[OsFilesystem]
 def _close_filesystems(directories: Sequence[DataDirectory]) -> None:
     for filesystem in _os_filesystems(directories):
         filesystem.close()
+
+
+def _look_at_mode(path: str) -> None:
+    """Warns of a data directory that was made for others, too: by an earlier build, or by hand."""
+    with suppress(OSError):
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            logger.warning(
+                "other users of this machine may look into %s (mode %o), which has the records of all topics: "
+                "chmod -R go-rwx %s",
+                path,
+                mode,
+                path,
+            )
 
 
 def _on_disk(settings: BrokerSettings) -> list[DataDirectory]:

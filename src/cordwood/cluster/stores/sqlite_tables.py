@@ -43,7 +43,7 @@ from cordwood.cluster.stores.interface import (
     prefix_end,
 )
 from cordwood.cluster.stores.opening_checks import check_store
-from cordwood.cluster.stores.owner_only import create_for_owner, keep_to_owner
+from cordwood.cluster.stores.owner_only import OWNER_ONLY, create_for_owner, keep_to_owner
 from cordwood.cluster.stores.witness import LEFT_OUT, witness_path, write_witness
 
 _LAST_KEY = "\U0010ffff"
@@ -365,4 +365,4 @@ def _size(path: str) -> int:
 
 def _open_no_link(path: str, flags: int) -> int:
     """Opens a file, but follows no link, and does not wait for the reader of a pipe."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, OWNER_ONLY)

@@ -22,6 +22,9 @@ from cordwood.segments.filesystem import File
 DEFAULT_MAX_OPEN_FILES = 512
 DEFAULT_TAIL_BYTES = 64 << 20
 
+OWNERS_FILE, OWNERS_DIRECTORY = 0o600, 0o700
+"""The modes of new files and directories: records are for the broker's user alone."""
+
 _WRITING = os.O_WRONLY | os.O_RDWR
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
@@ -33,7 +36,7 @@ class FileLock:
 
     def __init__(self, path: str) -> None:
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNERS_FILE)
         except OSError as error:
             raise StorageFailure(f"cannot open {path}: {error.strerror}") from error
         try:
@@ -140,7 +143,7 @@ class OsFilesystem:
             if self.syncing.claimed and path.startswith(f"{self.root}/"):
                 self._make_below_root(path)
             else:
-                os.makedirs(path, exist_ok=True)
+                os.makedirs(path, OWNERS_DIRECTORY, exist_ok=True)
         except OSError as error:
             self.syncing.check_root()
             raise storage_failure(error, "make directory", path) from error
@@ -153,7 +156,7 @@ class OsFilesystem:
         if parent != self.root:
             self._make_below_root(parent)
         try:
-            os.mkdir(path)
+            os.mkdir(path, OWNERS_DIRECTORY)
         except FileExistsError:
             if not os.path.isdir(path):
                 raise
@@ -263,7 +266,7 @@ class OsFilesystem:
                 self.syncing.watch()
         while True:
             try:
-                return os.open(path, flags | os.O_CLOEXEC, 0o644)
+                return os.open(path, flags | os.O_CLOEXEC, OWNERS_FILE)
             except OSError as error:
                 if error.errno not in _NO_DESCRIPTORS:
                     raise
