@@ -12,12 +12,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cordwood.cli.app import app
-from cordwood.model.failure import ExitCode
+from cordwood.cli.pipeline.options import refusals
+from cordwood.client.cluster import Cluster
+from cordwood.client.settings import ClientSettings
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.checkpoint import effects_position, note_begun
 from cordwood.pipelines.editions.editions import PipelineState
 from cordwood.pipelines.editions.project import Project, table_path
 from cordwood.pipelines.editions.swapping import rollback
+from cordwood.pipelines.execution.topics import existing_topics
 
 FILE = """
 from cordwood.pipelines import pipeline, table, topic
@@ -298,6 +302,8 @@ def test_an_edition_is_forgotten_with_its_tables_and_its_topic_is_named(commands
     assert "topic priced.v2 is still there" in commands("forget", "enrich", "v2", "--yes")
     assert not commands.state.edition_directory("v2").exists()
     assert commands.error("forget", "enrich", "v2", "--yes")[0] == ExitCode.NOT_FOUND
+    told = json.loads(commands.run("forget", "enrich", "v1", "--yes", "--json").stderr)["error"]
+    assert f"`rm -r {commands.state.directory}`" in told["hint"]
 
 
 def test_the_edition_that_was_live_before_comes_back_by_a_rollback(commands: Commands) -> None:
@@ -337,3 +343,15 @@ def test_a_directory_that_cannot_be_looked_into_is_told_of(commands: Commands) -
         "NOT_ACCESSIBLE",
         f"{directory}: File name too long",
     )
+
+
+def test_brokers_that_are_lost_in_the_middle_of_a_command_end_it_with_words() -> None:
+    def ask_as_pipelines_do() -> None:
+        with Cluster(ClientSettings("127.0.0.1:1", retry_timeout_ms=100)) as cluster:
+            cluster.topics(["orders"])
+
+    for ask in (lambda: existing_topics("127.0.0.1:1", timeout_s=0.1), ask_as_pipelines_do):
+        with pytest.raises(Failure, match="the brokers were lost on the way: ") as caught, refusals():
+            ask()
+        assert caught.value.exit_code is ExitCode.NOT_REACHABLE
+        assert "the same command goes on where it was" in caught.value.hint

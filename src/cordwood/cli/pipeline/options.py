@@ -103,8 +103,8 @@ def check_spark_is_installed() -> None:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turns refusals of `cordwood.pipelines` into failures of the command, and so an installation without Spark and a
-    file that cannot be read or written."""
+    """Turns refusals of `cordwood.pipelines` into failures of the command, and so an installation without Spark, a file
+    that cannot be read or written, and brokers that are lost on the way."""
     from cordwood.pipelines.definition.errors import Refusal
 
     try:
@@ -119,6 +119,38 @@ def refusals() -> Iterator[None]:
         if error.name is None or error.name.split(".")[0] not in ("pyspark", "pyarrow", "deltalake", "numba", "pandas"):
             raise
         raise _no_spark(error.name) from error
+    except (Failure, typer.Exit, typer.Abort):
+        raise
+    except Exception as error:
+        failure = _failure_of_brokers(error)
+        if failure is None:
+            raise
+        raise failure from error
+
+
+def _failure_of_brokers(error: Exception) -> Failure | None:
+    """The failure for an answer of the brokers, or for the lack of one; None for another error."""
+    from confluent_kafka import KafkaException
+
+    from cordwood.client.errors import BrokerUnreachable, ClientError
+
+    if isinstance(error, KafkaException):
+        told = error.args[0]
+        text = told.str() or told.name()
+        if told.code() > 0:
+            return Failure(told.name(), f"the brokers refused: {text}")
+    elif isinstance(error, ClientError):
+        text = str(error)
+        if not isinstance(error, BrokerUnreachable):
+            return Failure("FAILED", text)
+    else:
+        return None
+    return Failure(
+        "BROKER_NOT_REACHABLE",
+        f"the brokers were lost on the way: {text}",
+        "`cordwood cluster status` says which of them answer; once they do, the same command goes on where it was",
+        ExitCode.NOT_REACHABLE,
+    )
 
 
 def as_failure(code: str, message: str, hint: str) -> Failure:

@@ -420,7 +420,10 @@ class PipelineState:
         facts = self.edition(edition)
         live = self.live()
         if live is not None and edition == live.edition:
-            raise WrongState(f"edition {edition} of {self.name} is live", "swap or roll back to another one first")
+            hint = "swap or roll back to another one first"
+            if len(self.editions()) == 1:
+                hint = f"to give up the pipeline: `rm -r {self.directory}`, and `cordwood topic delete` for its topics"
+            raise WrongState(f"edition {edition} of {self.name} is live", hint)
         waiting = None if live is None else pending(live.switches)
         if waiting is not None and edition == waiting.before:
             raise WrongState(
