@@ -15,6 +15,7 @@ from cordwood.cluster.metadata.acls import decode_acl, encode_acl
 from cordwood.model.acls import EVERYTHING, Acl, Pattern, Permission
 from cordwood.model.operations import Operation, ResourceKind
 from cordwood.model.settings.authorizer_settings import STANDARD_AUTHORIZER, principals_in
+from cordwood.model.settings.listeners import Callers, Entrance
 from cordwood.security.sessions import Principal, Session
 from cordwood.wire.apis import ApiKey
 
@@ -151,6 +152,19 @@ def test_a_dry_run_refuses_nothing_and_says_once_what_it_would_refuse(caplog: py
         assert produce_as(world, "alice") == "NONE"
     told = [record.getMessage() for record in caplog.records if "User:alice" in record.getMessage()]
     assert told == ["authorizer.dry.run: User:alice at 10.0.0.1 would be refused: Write of the topic 'orders'"]
+    world.kill()
+
+
+def test_a_dry_run_lets_no_client_pass_for_a_broker() -> None:
+    world = World(1, {"authorizer.class.name": STANDARD_AUTHORIZER, "authorizer.dry.run": "true"}).start()
+    connection = world.connect()
+    clients = Entrance("CLIENTS", Callers.CLIENTS)
+    connection.session = Session(clients, "10.0.0.1", Principal("User", "alice"))
+    report = connection.request(ApiKey.WATCH_REPORT, 0, {"broker_id": 1, "broker_epoch": 1})
+    verified = connection.request(ApiKey.ADD_PARTITIONS_TO_TXN, 5, {"transactions": []})
+    world.settle()
+    codes = {error(each.answer.error_code) for each in (report, verified)}
+    assert codes == {"CLUSTER_AUTHORIZATION_FAILED"}
     world.kill()
 
 

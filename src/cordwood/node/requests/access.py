@@ -82,6 +82,8 @@ class Judge:
 
     asks: bool = False
     """True if there is an authorizer, and the sender of the request is not a proven broker."""
+    enforces: bool = False
+    """True if its refusals count: a dry run asks, and refuses nothing."""
     revision: int = 0
     """A judgement holds as long as the revision is the same."""
 
@@ -123,6 +125,7 @@ class Asking(Judge):
     __slots__ = ("_host", "_kept", "_key", "_principal", "_rules", "_version")
 
     asks = True
+    enforces = True
 
     def __init__(self, rules: AccessRules, key: int, version: int, session: Session) -> None:
         self._rules = rules
@@ -180,6 +183,8 @@ class Observing(Asking):
     """Allows everything, and notes what the rules would refuse."""
 
     __slots__ = ("_dry_run",)
+
+    enforces = False
 
     def __init__(self, rules: AccessRules, key: int, version: int, session: Session, dry_run: DryRun) -> None:
         super().__init__(rules, key, version, session)

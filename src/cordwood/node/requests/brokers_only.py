@@ -3,8 +3,8 @@ reports of positions and traffic.
 
 A client that passes for a broker could commit records that no follower has, or end transactions of others. A broker's
 request carries the key of the broker's registration; with it the request is taken at every listener. Without it the
-sender needs the right ClusterAction if there is an authorizer. If there is none, a broker of a release without keys is
-believed at the listeners that brokers use.
+sender needs the right ClusterAction if there is an authorizer. If there is none, or it only runs dry, a broker of a
+release without keys is believed at the listeners that brokers use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_broker(image: ClusterImage, request: Request[Any], broker_id: int | None 
         assert header.sender is not None
         return broker_id in (None, header.sender.broker_id)
     judge = request.judge
-    if judge.asks:
+    if judge.enforces:
         return judge.may(Operation.CLUSTER_ACTION, ResourceKind.CLUSTER)
     return entrance.between_brokers and may_be_keyless(image, broker_id)
 
@@ -36,17 +36,17 @@ def is_broker(image: ClusterImage, request: Request[Any], broker_id: int | None 
 def may_write_markers(image: ClusterImage, request: Request[Any]) -> bool:
     """True if the request may write markers. Without an authorizer operators may, too, where no clients come:
     `kafka-transactions abort`."""
-    if not request.judge.asks and request.reply.session.entrance.callers in (Callers.BROKERS, Callers.ALONE):
+    if not request.judge.enforces and request.reply.session.entrance.callers in (Callers.BROKERS, Callers.ALONE):
         return True
     return is_broker(image, request)
 
 
 def check_broker(image: ClusterImage, request: Request[Any], broker_id: int, broker_epoch: int) -> None:
     """Refuses a request that does not come from the broker that this broker knows under this id."""
-    asks = request.judge.asks
-    if asks and not is_broker(image, request, broker_id):
+    by_right = request.judge.enforces
+    if by_right and not is_broker(image, request, broker_id):
         raise ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Only brokers, or ClusterAction of the cluster.")
-    if not asks and not request.reply.session.entrance.between_brokers and request.header.sender is None:
+    if not by_right and not request.reply.session.entrance.between_brokers and request.header.sender is None:
         raise ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Brokers ask at the listener of brokers.")
     registered = image.broker_epochs.get(broker_id)
     if registered != broker_epoch:

@@ -171,7 +171,7 @@ def offset_for_leader_epoch(rooms: LogOffsetRooms, request: Request[OffsetForLea
     replica_id = body.replica_id
     judge = request.judge
     # With an authorizer the right counts, whoever asks.
-    believed = replica_id < 0 or judge.asks or is_broker(rooms.image, request, replica_id)
+    believed = replica_id < 0 or judge.enforces or is_broker(rooms.image, request, replica_id)
 
     def topic(asked: OffsetForLeaderEpoch.RequestTopic) -> OffsetForLeaderEpoch.AnswerTopic:
         allowed = believed and judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, asked.topic)
