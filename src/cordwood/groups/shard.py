@@ -28,7 +28,7 @@ from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, 
 from cordwood.groups.consumer.migration import emptied_to_classic, to_consumer, why_not_known
 from cordwood.groups.consumer.partition_sets import NOTHING, Share
 from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, MEMBER_TYPE, decode_consumer_key
-from cordwood.groups.consumer.topics import NoTopics, TopicView
+from cordwood.groups.consumer.topics import NoTopics, Subscribed, TopicView
 from cordwood.groups.state.committed_positions import Positions, Record, is_current
 from cordwood.groups.state.kept_bytes import KeptBytes
 from cordwood.groups.state.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, encode_key, record_type
@@ -305,16 +305,21 @@ class GroupShard:
             refuse_all(classic, out, ErrorCode.REBALANCE_IN_PROGRESS)
         return answer
 
-    def expressions(self, group_id: str, request: HeartbeatRequest) -> frozenset[str]:
+    def subscriptions(self, group_id: str, request: HeartbeatRequest) -> frozenset[Subscribed]:
         """The regular expressions that this heartbeat may have to resolve."""
         group = self.consumer_groups.get(group_id)
-        found: frozenset[str] = frozenset() if group is None else group.expressions_in_use
-        return found | {request.expression} if request.expression else found
+        found: frozenset[Subscribed] = frozenset() if group is None else group.subscriptions_in_use
+        expression = request.expression
+        if expression is None and group is not None and request.member_id in group.members:
+            expression = group.members[request.member_id].profile.expression
+        asked = Subscribed(expression, request.reader) if expression else None
+        return found if asked is None or asked in found else found | {asked}
 
-    def consumer_heard_of(self, group_id: str, member_id: str, now: Moment, limits: ConsumerLimits) -> None:
+    def consumer_heard_of(self, group_id: str, request: HeartbeatRequest, now: Moment, limits: ConsumerLimits) -> None:
         group = self.consumer_groups.get(group_id)
         if group is not None:
-            consumer_protocol.heard_of(group, member_id, now, limits)
+            group.read_by(request.member_id, request.reader)
+            consumer_protocol.heard_of(group, request.member_id, now, limits)
 
     # Administration
 

@@ -211,7 +211,7 @@ class Node:
         # Coordinators
         ground = Ground(loop, image, hosted, logs, self.appends, self.acks, reports)
         self.producer_ids = ProducerIds(loop)
-        self.groups = GroupCoordinator(ground, self.held_heartbeats, seed)
+        self.groups = GroupCoordinator(ground, self.held_heartbeats, self.access, seed)
         guards = Guards()
         self.markers = MarkerWriter(ground, self.groups.shards.log, guards)
         marker_sender = MarkerSender(image, peers, home, self.markers)

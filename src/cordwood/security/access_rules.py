@@ -6,6 +6,7 @@ allow; without a rule about the resource everybody is refused, unless `allow.eve
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
@@ -47,6 +48,8 @@ class AccessRules:
         """By principal."""
         self._literal: dict[tuple[ResourceKind, str], _ByPrincipal] = {}
         self._prefixed: dict[tuple[ResourceKind, str], _ByPrincipal] = {}
+        self._hosts: Counter[str] = Counter()
+        """How many rules name each address."""
         self._lengths: dict[ResourceKind, dict[int, int]] = {}
         """How many prefixes of each length have rules: a name is looked up once for each length."""
         self.kept: dict[_Question, Decision] = {}
@@ -67,6 +70,7 @@ class AccessRules:
             return
         self._changed()
         self._rules.setdefault(acl.principal, set()).add(acl)
+        self._hosts[acl.host] += 1
         prefixed = acl.pattern is Pattern.PREFIXED
         place = (self._prefixed if prefixed else self._literal).setdefault((acl.kind, acl.name), {})
         if prefixed and not place:
@@ -80,6 +84,9 @@ class AccessRules:
         self._changed()
         of_principal = self._rules[acl.principal]
         of_principal.remove(acl)
+        self._hosts[acl.host] -= 1
+        if not self._hosts[acl.host]:
+            del self._hosts[acl.host]
         if not of_principal:
             del self._rules[acl.principal]
         prefixed = acl.pattern is Pattern.PREFIXED
@@ -96,6 +103,10 @@ class AccessRules:
             lengths[len(acl.name)] -= 1
             if not lengths[len(acl.name)]:
                 del lengths[len(acl.name)]
+
+    def name_host(self, host: str) -> bool:
+        """True if some rule is about this address alone."""
+        return host in self._hosts
 
     def decide(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind, name: str) -> Decision:
         question = (principal, host, operation, kind, name)

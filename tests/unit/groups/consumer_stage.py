@@ -13,7 +13,7 @@ from cordwood.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
 from cordwood.groups.consumer.partition_sets import NOTHING, Share, by_topic_id
 from cordwood.groups.consumer.records import Resolution
-from cordwood.groups.consumer.topics import TopicShape
+from cordwood.groups.consumer.topics import Reader, Subscribed, TopicShape
 from cordwood.groups.shard import GroupShard
 from cordwood.groups.state.committed_positions import Record
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -29,21 +29,30 @@ ORDERS, REFUNDS = uuid.UUID(int=1), uuid.UUID(int=2)
 class StageTopics(dict[str, TopicShape]):
     """Topics that a test makes and takes away; expressions are matched at once, unless the test says not yet."""
 
+    hidden: dict[str, set[str]]
+    """The topics that some principals may not describe."""
+
     def __init__(self, **topics: TopicShape) -> None:
         super().__init__(topics)
         self.not_yet: set[str] = set()
+        self.hidden = {}
+        self.asks = False
 
     @property
     def version(self) -> tuple[int, int]:
-        return zlib.crc32(repr((sorted(self.items()), sorted(self.not_yet))).encode()), 0
+        hidden = sorted((principal, sorted(names)) for principal, names in self.hidden.items())
+        return zlib.crc32(repr((sorted(self.items()), sorted(self.not_yet), hidden)).encode()), 0
 
     def shape_of(self, name: str) -> TopicShape | None:
         return self.get(name)
 
-    def matching(self, expression: str) -> Resolution | None:
-        if expression in self.not_yet:
+    def matching(self, subscribed: Subscribed) -> Resolution | None:
+        expression, reader = subscribed
+        if expression in self.not_yet or (reader is None and self.asks):
             return None
-        return Resolution(frozenset(name for name in self if re.fullmatch(expression, name)), self.version[0], 99)
+        hidden: set[str] = set() if reader is None else self.hidden.get(reader.principal[1], set())
+        names = frozenset(name for name in self if re.fullmatch(expression, name)) - hidden
+        return Resolution(names, self.version[0], 99)
 
 
 class Stage:
@@ -102,6 +111,7 @@ class Member:
         instance_id: str | None = None,
         assignor: str | None = None,
         expression: str | None = None,
+        principal: str | None = None,
     ) -> None:
         self.stage = stage
         self.name = name
@@ -109,6 +119,7 @@ class Member:
         if expression is not None:
             self.topics = topics or None
         self.expression = expression
+        self.reader = None if principal is None else Reader(("User", principal), "*")
         self.instance_id = instance_id
         self.assignor = assignor
         self.epoch = 0
@@ -130,12 +141,13 @@ class Member:
             self.assignor,
             None if quiet else NOTHING if epoch == 0 else self.owned,
             self.expression if joins else None,
+            reader=self.reader,
         )
         stage = self.stage
         out = Outbox()
         answer = stage.shard.consumer_heartbeat(GROUP, request, out, stage.group_limits, at(stage.now_ms))
         stage.settle(out)
-        stage.shard.consumer_heard_of(GROUP, self.name, at(stage.now_ms), stage.group_limits)
+        stage.shard.consumer_heard_of(GROUP, request, at(stage.now_ms), stage.group_limits)
         return answer
 
     def beat(self, *, quiet: bool = False) -> HeartbeatAnswer:

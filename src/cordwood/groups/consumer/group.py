@@ -26,6 +26,7 @@ from cordwood.groups.consumer.records import (
     decode_target_epoch,
     encode_consumer_key,
 )
+from cordwood.groups.consumer.topics import Reader, Subscribed
 from cordwood.groups.state.committed_positions import Record
 from cordwood.groups.state.kept_bytes import KeptBytes
 from cordwood.model.state_tables import Moves
@@ -101,7 +102,14 @@ class ConsumerGroup:
     """How many more answers repeat a member's assignment, since the answer that changed it may be lost. In memory only;
     a new coordinator repeats all assignments."""
     expressions: dict[str, Resolution] = field(default_factory=dict)
-    """The topics that each regular expression of the members matches."""
+    """The topics that each regular expression matches for any of the members."""
+    readers: dict[str, Reader] = field(default_factory=dict)
+    """The reader of each member that has one, since its last heartbeat. In memory only: a new coordinator assigns by
+    `expressions` until it has heard of the member."""
+    matches: dict[Subscribed, frozenset[str]] = field(default_factory=dict)
+    """The topics by which the target was computed, in memory only. By default those of `expressions`."""
+    next_matches: dict[Subscribed, frozenset[str]] = field(default_factory=dict)
+    """The same for the target that is about to be written."""
     kept: KeptBytes = field(default_factory=KeptBytes)
     """The bytes of all groups of the shard."""
     wake_ms: int = NEVER_MS
@@ -109,7 +117,7 @@ class ConsumerGroup:
     checked_version: tuple[int, int] | None = None
     """The version of the topics that the target was checked against; None: the target has to be checked."""
     _subscribed: frozenset[str] | None = None
-    _expressions_in_use: frozenset[str] | None = None
+    _subscriptions_in_use: frozenset[Subscribed] | None = None
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -130,11 +138,30 @@ class ConsumerGroup:
         return self._subscribed
 
     @property
-    def expressions_in_use(self) -> frozenset[str]:
-        if self._expressions_in_use is None:
-            each = (member.profile.expression for member in self.members.values())
-            self._expressions_in_use = frozenset(expression for expression in each if expression is not None)
-        return self._expressions_in_use
+    def subscriptions_in_use(self) -> frozenset[Subscribed]:
+        """The regular expressions of the members."""
+        if self._subscriptions_in_use is None:
+            profiles = {member_id: member.profile for member_id, member in self.members.items()}
+            self._subscriptions_in_use = frozenset(subscriptions_of(profiles, self.readers))
+        return self._subscriptions_in_use
+
+    def matches_before(self, subscribed: Subscribed) -> frozenset[str] | None:
+        """The topics by which the target was computed for this expression; None: it was not known."""
+        stored = self.expressions.get(subscribed.expression)
+        return self.matches.get(subscribed, None if stored is None else stored.topics)
+
+    def readers_with(self, member_id: str, reader: Reader | None) -> Mapping[str, Reader]:
+        """The readers of all members, once this member has this one."""
+        if self.readers.get(member_id) == reader:
+            return self.readers
+        others = {each: theirs for each, theirs in self.readers.items() if each != member_id}
+        return others if reader is None else {**others, member_id: reader}
+
+    def read_by(self, member_id: str, reader: Reader | None) -> None:
+        """Notes the reader of a member, if it is one."""
+        if member_id in self.members and self.readers.get(member_id) != reader:
+            self.readers = dict(self.readers_with(member_id, reader))
+            self._subscriptions_in_use = self.checked_version = None
 
     def current(self, member_id: str) -> Current:
         return self.currents.get(member_id, FRESH)
@@ -166,6 +193,7 @@ class ConsumerGroup:
             self.epoch, self.metadata_hash, self.emptied_ms = known
         elif key.type == TARGET_EPOCH_TYPE:
             self.target_epoch = 0 if value is None else decode_target_epoch(value)
+            self.matches, self.next_matches = self.next_matches, {}
         elif key.type == TARGET_TYPE:
             if value is None:
                 self.targets.pop(member_id, None)
@@ -190,7 +218,7 @@ class ConsumerGroup:
     def _replay_member(self, member_id: str, profile: Profile | None, size: int) -> None:
         known = self.members.get(member_id)
         self.kept.total += size - (0 if known is None else known.profile_bytes)
-        self._subscribed = self._expressions_in_use = None
+        self._subscribed = self._subscriptions_in_use = None
         if known is not None:
             # A member that stays may have joined again under another instance id.
             instance_id = known.profile.instance_id
@@ -198,6 +226,7 @@ class ConsumerGroup:
                 del self.static_members[instance_id]
         if profile is None:
             self.members.pop(member_id, None)
+            self.readers.pop(member_id, None)
             return
         if known is None:
             self.members[member_id] = ConsumerMember(profile, size)
@@ -247,8 +276,17 @@ class ConsumerGroup:
         ]
 
 
+def subscriptions_of(profiles: Mapping[str, Profile], readers: Mapping[str, Reader]) -> set[Subscribed]:
+    """The regular expressions of these members."""
+    return {
+        Subscribed(profile.expression, readers.get(member_id))
+        for member_id, profile in profiles.items()
+        if profile.expression is not None
+    }
+
+
 def topics_of(profile: Profile, expressions: Mapping[str, Resolution]) -> frozenset[str]:
-    """The topics that a member reads: those that it names, and the matches of its expression."""
+    """The topics that a member may read: those that it names, and the matches of its expression for any member."""
     resolution = None if profile.expression is None else expressions.get(profile.expression)
     if resolution is None:
         return profile.topics

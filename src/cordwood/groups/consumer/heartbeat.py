@@ -22,7 +22,7 @@ from cordwood.groups.consumer.records import (
 )
 from cordwood.groups.consumer.since import had_all_in, since_within
 from cordwood.groups.consumer.target import is_up_to_date, retarget
-from cordwood.groups.consumer.topics import TopicView
+from cordwood.groups.consumer.topics import Reader, TopicView
 from cordwood.groups.state.committed_positions import Record
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.moment import Moment
@@ -61,6 +61,8 @@ class HeartbeatRequest(NamedTuple):
     """None: as before; empty: no expression any more. The caller has checked the expression."""
     classic: ClassicPart | None = None
     """Set if the request stands for the JoinGroup of a classic member."""
+    reader: Reader | None = None
+    """The one for which the member's expression is matched; None: the broker asks nobody for rights."""
 
     @property
     def subscribes(self) -> bool:
@@ -91,7 +93,8 @@ def heartbeat(
     limits: ConsumerLimits,
     now: Moment,
 ) -> HeartbeatAnswer:
-    """Adds the records of the heartbeat, and returns its answer. Raises ProtocolError, and then changes nothing."""
+    """Adds the records of the heartbeat, and returns its answer. Raises ProtocolError, and then changes nothing. The
+    caller notes the reader of the request when the records are replayed (`read_by`)."""
     if request.owned is not None and request.owned == group.current(request.member_id).assigned:
         group.repeats.pop(request.member_id, None)
     if _changes_nothing(group, request, topics):
@@ -131,13 +134,14 @@ def advance(
     # A member that takes another's place gives up its own.
     changed = changed or (replaced is not None and request.member_id in group.members)
     epoch, target = group.target_epoch, group.targets.get(request.member_id, NOTHING)
-    if changed or replaced is not None or not is_up_to_date(group, topics):
+    readers = group.readers_with(request.member_id, request.reader)
+    if changed or replaced is not None or not is_up_to_date(group, topics, readers):
         profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id != replaced}
         profiles[request.member_id] = profile
         targets = dict(group.targets)
         if replaced is not None:
             targets[request.member_id] = targets.pop(replaced, NOTHING)
-        epoch, targets = retarget(group, profiles, targets, topics, records, now, changed=changed)
+        epoch, targets = retarget(group, profiles, targets, readers, topics, records, now, changed=changed)
         target = targets.get(request.member_id, NOTHING)
     if replaced is not None:
         records.append((encode_consumer_key(TARGET_TYPE, group.group_id, request.member_id), encode_target(target)))
@@ -171,6 +175,7 @@ def _changes_nothing(group: ConsumerGroup, request: HeartbeatRequest, topics: To
         request.epoch == current.epoch == group.target_epoch
         and current.state == MemberState.STABLE
         and group.checked_version == topics.version
+        and group.readers.get(request.member_id) == request.reader
         and (request.client_id, request.client_host) == (profile.client_id, profile.client_host)
     )
 
@@ -342,7 +347,7 @@ def remove(
     for member_id in sorted(gone):
         records += group.member_tombstones(member_id)
     targets = {member_id: share for member_id, share in group.targets.items() if member_id not in gone}
-    retarget(group, profiles, targets, topics, records, now, changed=True)
+    retarget(group, profiles, targets, group.readers, topics, records, now, changed=True)
 
 
 # Time

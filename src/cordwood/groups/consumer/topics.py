@@ -11,6 +11,23 @@ class TopicShape(NamedTuple):
     partitions: int
 
 
+class Reader(NamedTuple):
+    """The one that reads topics for a member, where the broker asks for rights: an expression matches only topics that
+    its reader may describe."""
+
+    principal: tuple[str, str]
+    """Kind and name."""
+    host: str
+
+
+class Subscribed(NamedTuple):
+    """A regular expression of a member, and the member's reader."""
+
+    expression: str
+    reader: Reader | None
+    """None: the broker asks nobody for rights, or the member has sent no heartbeat to this coordinator yet."""
+
+
 class TopicView(Protocol):
     """The port through which group state machines see topics."""
 
@@ -21,8 +38,9 @@ class TopicView(Protocol):
     def shape_of(self, name: str) -> TopicShape | None:
         """A topic's id and partitions, or None if there is no such topic."""
 
-    def matching(self, expression: str) -> Resolution | None:
-        """The topics that the expression matches; None if that was not computed, and the earlier matches still hold."""
+    def matching(self, subscribed: Subscribed) -> Resolution | None:
+        """The topics that the expression matches, among those that the reader may describe; None if that was not
+        computed, and the earlier matches still hold."""
 
 
 class NoTopics:
@@ -33,5 +51,5 @@ class NoTopics:
     def shape_of(self, name: str) -> TopicShape | None:
         return None
 
-    def matching(self, expression: str) -> Resolution | None:
+    def matching(self, subscribed: Subscribed) -> Resolution | None:
         return None

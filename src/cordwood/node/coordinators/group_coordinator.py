@@ -12,11 +12,12 @@ from cordwood.node.coordinators.group_membership import GroupMembership
 from cordwood.node.coordinators.group_positions import GroupPositions
 from cordwood.node.coordinators.group_shards import GroupShards, LedGroups, pending_positions
 from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats
+from cordwood.node.coordinators.visible_matches import TopicRights
 
 
 class GroupCoordinator:
-    def __init__(self, ground: Ground, held: HeldHeartbeats, seed: int) -> None:
-        self.shards = GroupShards(ground, held)
+    def __init__(self, ground: Ground, held: HeldHeartbeats, rights: TopicRights, seed: int) -> None:
+        self.shards = GroupShards(ground, held, rights)
         self._log = self.shards.log
         self.members = GroupMembership(ground.loop, ground.image, self.shards, held, seed)
         self.positions = GroupPositions(ground.loop, ground.image, self.shards)

@@ -132,9 +132,9 @@ class GroupMembership:
                 else:
                     self._log.when_committed(shard, lambda error: failed(error) if error else done(refusal))
 
-            expressions = shard.machine.expressions(group_id, request)
-            if expressions:
-                self._shards.topics.when_known(expressions, matched)
+            subscriptions = shard.machine.subscriptions(group_id, request)
+            if subscriptions:
+                self._shards.topics.when_known(subscriptions, matched)
             else:
                 beat(shard)
 
@@ -150,7 +150,7 @@ class GroupMembership:
                 out, answer = Outbox(), refusal
             self._shards.settle(shard, group_id, out, lambda error: failed(error) if error else done(answer))
             if not isinstance(answer, ProtocolError):
-                shard.machine.consumer_heard_of(group_id, request.member_id, now, limits)
+                shard.machine.consumer_heard_of(group_id, request, now, limits)
                 self._shards.set_alarm(shard, group_id)
 
         self._shards.with_shard(group_id, loaded, failed)

@@ -23,6 +23,7 @@ from cordwood.model.moment import Moment
 from cordwood.node.coordinators.coordinator_log import CoordinatorLog, Done, Ground, Shard, ShardState
 from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats, HeldOfGroups
 from cordwood.node.coordinators.topic_matching import TopicMatching
+from cordwood.node.coordinators.visible_matches import TopicRights
 from cordwood.node.loop.timers import Timer
 from cordwood.node.partitions.partition import Partition
 
@@ -66,11 +67,11 @@ class LedGroups(Shard[GroupShard]):
 class GroupShards:
     """All groups of this node. `GroupMembership` and `GroupPositions` handle the requests."""
 
-    def __init__(self, ground: Ground, held: HeldHeartbeats) -> None:
+    def __init__(self, ground: Ground, held: HeldHeartbeats, rights: TopicRights) -> None:
         self._loop = ground.loop
         self._image = ground.image
         self._held = held
-        self.topics = TopicMatching(ground.loop, ground.image)
+        self.topics = TopicMatching(ground.loop, ground.image, rights)
         self.log = CoordinatorLog(
             ground,
             CONSUMER_OFFSETS_TOPIC,

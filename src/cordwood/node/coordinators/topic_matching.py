@@ -1,5 +1,7 @@
 """Matches the regular expressions of groups against the topics, and keeps the matches up to date.
 
+Where the broker asks for rights, the matches are narrowed for each reader (`VisibleMatches`).
+
 Matching is done in a thread, one piece of work at a time: a new expression against all topics, or new topics against
 all expressions. A request with an expression that is not matched yet waits. The kept matches are bounded: the
 expressions used longest ago are forgotten, and matched again at their next use.
@@ -11,10 +13,11 @@ from typing import NamedTuple
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.groups.consumer.records import Resolution
-from cordwood.groups.consumer.topics import TopicShape
+from cordwood.groups.consumer.topics import Subscribed, TopicShape
 from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS
 from cordwood.node.coordinators.regular_expressions import names_matching
+from cordwood.node.coordinators.visible_matches import TopicRights, VisibleMatches
 from cordwood.node.loop.loop import Loop
 
 MAX_EXPRESSIONS = 10_000
@@ -43,9 +46,11 @@ _Found = dict[str, Resolution | ProtocolError]
 class TopicMatching:
     """The topics as groups see them (`TopicView`)."""
 
-    def __init__(self, loop: Loop, image: ClusterImage) -> None:
+    def __init__(self, loop: Loop, image: ClusterImage, rights: TopicRights) -> None:
         self._loop = loop
         self._image = image
+        self._rights = rights
+        self._visible = VisibleMatches(loop, rights)
         self._known: OrderedDict[str, Resolution] = OrderedDict()
         """Matches by expression, the expression used longest ago first."""
         self._waiting: dict[str, list[Known]] = {}
@@ -58,19 +63,35 @@ class TopicMatching:
 
     @property
     def version(self) -> tuple[int, int]:
-        return self._image.revision, self._finished
+        return self._image.revision, self._finished + self._visible.finished
 
     def shape_of(self, name: str) -> TopicShape | None:
         topic = self._image.topics.get(name)
         return None if topic is None else TopicShape(topic.topic_id, len(topic.partitions))
 
-    def matching(self, expression: str) -> Resolution | None:
-        return self._known.get(expression)
+    def matching(self, subscribed: Subscribed) -> Resolution | None:
+        if subscribed.reader is not None:
+            return self._visible.of(subscribed)
+        return None if self._rights.asks else self._known.get(subscribed.expression)
 
     # Events
 
-    def when_known(self, expressions: Collection[str], done: Callable[[dict[str, ProtocolError]], None]) -> None:
-        """Calls back when all expressions are matched, with the reasons why some are not regular expressions."""
+    def when_known(
+        self, subscriptions: Collection[Subscribed], done: Callable[[dict[str, ProtocolError]], None]
+    ) -> None:
+        """Calls back when all expressions are matched, with the reasons why some are not regular expressions. The
+        matches of a reader fit the rules of this call, or later ones."""
+
+        def matched(refused: dict[str, ProtocolError]) -> None:
+            found = {each: self._known.get(each.expression) for each in read}
+            self._visible.when_judged(
+                {each: whole for each, whole in found.items() if whole is not None}, lambda: done(refused)
+            )
+
+        read = [each for each in subscriptions if each.reader is not None]
+        self._when_matched({each.expression for each in subscriptions}, matched if read else done)
+
+    def _when_matched(self, expressions: Collection[str], done: Callable[[dict[str, ProtocolError]], None]) -> None:
         refused: dict[str, ProtocolError] = {}
         missing = [expression for expression in expressions if expression not in self._known]
         left = len(missing)

@@ -14,7 +14,8 @@ from typing import Final
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.versions import SECURITY_ROWS, UnsupportedMetadata
-from cordwood.model.acls import THE_CLUSTER
+from cordwood.groups.consumer.topics import Reader
+from cordwood.model.acls import EVERYTHING, THE_CLUSTER
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, no_topic_with
 from cordwood.model.operations import Operation, ResourceKind, as_bits
@@ -22,13 +23,16 @@ from cordwood.model.settings.authorizer_settings import principals_in
 from cordwood.node.requests.proven_brokers import is_proven
 from cordwood.node.requests.rights import RIGHTS, Right
 from cordwood.security.access_rules import AccessRules
-from cordwood.security.sessions import THIS_BROKER, Session
+from cordwood.security.sessions import THIS_BROKER, Principal, Session
 from cordwood.wire.requests import RequestHeader
 
 logger = logging.getLogger("cordwood.node")
 
 MOST_TOLD: Final = 1_000
 """The most kinds of refusals that a dry run logs."""
+
+BROKERS: Final = Reader(THIS_BROKER, EVERYTHING)
+"""A reader that may describe every topic."""
 
 
 class Access:
@@ -62,6 +66,30 @@ class Access:
         if self._dry_run is not None:
             return Observing(self.rules, header.api_key, header.api_version, session, self._dry_run)
         return Asking(self.rules, header.api_key, header.api_version, session)
+
+    @property
+    def asks(self) -> bool:
+        """True if requests without a right are refused."""
+        return self.rules is not None and self._dry_run is None
+
+    @property
+    def revision(self) -> int:
+        return 0 if self.rules is None else self.rules.revision
+
+    def reader(self, header: RequestHeader, session: Session) -> Reader | None:
+        """The sender of a request as the reader of topics; None: nobody is asked. Readers at addresses that no rule
+        names are one, so that a principal's processes share their matches."""
+        if self.rules is None or self._dry_run is not None:
+            return None
+        if session.principal is THIS_BROKER or is_proven(self._image, header):
+            return BROKERS
+        return Reader(session.principal, session.host if self.rules.name_host(session.host) else EVERYTHING)
+
+    def may_describe_topic(self, reader: Reader, name: str) -> bool:
+        if self.rules is None or reader == BROKERS:
+            return True
+        who = Principal(*reader.principal)
+        return self.rules.decide(who, reader.host, Operation.DESCRIBE, ResourceKind.TOPIC, name).allowed
 
     def image_changed(self) -> None:
         """Takes over the rules of the image if they have changed."""

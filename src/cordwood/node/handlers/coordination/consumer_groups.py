@@ -25,7 +25,7 @@ from cordwood.wire.apis import ApiKey
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.coordinators.group_coordinator import GroupCoordinator
-    from cordwood.node.requests.access import Judge
+    from cordwood.node.requests.access import Access, Judge
     from cordwood.wire.message_types.consumer_group_describe import ConsumerGroupDescribe
     from cordwood.wire.message_types.consumer_group_heartbeat import ConsumerGroupHeartbeat
 
@@ -36,21 +36,24 @@ CLASSIC_PROTOCOL_MEMBER, CONSUMER_PROTOCOL_MEMBER = 0, 1
 class ConsumerGroupRooms(Protocol):
     """The rooms of a node that these handlers need."""
 
+    access: Access
     groups: GroupCoordinator
     image: ClusterImage
 
 
 def consumer_group_heartbeat(rooms: ConsumerGroupRooms, request: Request[ConsumerGroupHeartbeat]) -> Steps:
     body = yield from request.read()
-    member_id = body.member_id
+    member_id, judge = body.member_id, request.judge
 
     def answer(outcome: HeartbeatAnswer | ProtocolError) -> None:
+        # The rules may have changed while the heartbeat waited.
+        outcome = judge.refusal(Operation.READ, ResourceKind.GROUP, body.group_id) or outcome
         if isinstance(outcome, ProtocolError):
             request.answer(error_code=outcome.code, error_message=outcome.message, member_epoch=0)
             return
         assignment: ConsumerGroupHeartbeat.AnswerAssignment | None = None
         if outcome.assignment is not None:
-            assignment = {"topic_partitions": _partitions(outcome.assignment)}
+            assignment = {"topic_partitions": _partitions(_visible(rooms, judge, outcome.assignment))}
         request.answer(
             error_code=ErrorCode.NONE,
             member_id=member_id,
@@ -61,7 +64,7 @@ def consumer_group_heartbeat(rooms: ConsumerGroupRooms, request: Request[Consume
 
     if not member_id and request.version == 0 and body.member_epoch == JOINING:
         member_id = rooms.groups.members.new_member_id(request.header.client_id or "consumer")
-    refusal = _refusal(request.judge, body, member_id)
+    refusal = _refusal(judge, body, member_id)
     if refusal is not None:
         answer(refusal)
         return
@@ -77,6 +80,7 @@ def consumer_group_heartbeat(rooms: ConsumerGroupRooms, request: Request[Consume
         body.server_assignor,
         _owned(rooms, body.topic_partitions),
         body.subscribed_topic_regex,
+        reader=rooms.access.reader(request.header, request.reply.session),
     )
     rooms.groups.members.consumer_heartbeat(body.group_id, asked, answer)
 
@@ -85,13 +89,6 @@ def _refusal(judge: Judge, body: ConsumerGroupHeartbeat.Request, member_id: str)
     if not body.group_id:
         return ProtocolError(ErrorCode.INVALID_REQUEST, "The group id is empty.")
     refusal = judge.refusal(Operation.READ, ResourceKind.GROUP, body.group_id)
-    if refusal is None and judge.asks and body.subscribed_topic_regex:
-        # Matches are kept by expression alone: they would name topics that the member may not describe.
-        refusal = ProtocolError(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "Where rights are asked for, the broker takes no subscription by a pattern: name the topics, or use "
-            "group.protocol=classic, where the client matches those that it may describe.",
-        )
     if refusal is None and judge.asks:
         refusals = (
             judge.refusal(Operation.DESCRIBE, ResourceKind.TOPIC, name) for name in body.subscribed_topic_names or ()
@@ -128,6 +125,15 @@ def _owned(
             numbers = [number for number in topic.partitions if 0 <= number < count]
             owned.setdefault(there.topic_id.int, []).extend(numbers)
     return Share({topic: mask_of(numbers) for topic, numbers in owned.items() if numbers})
+
+
+def _visible(rooms: ConsumerGroupRooms, judge: Judge, share: Share) -> Share:
+    """The partitions of topics that the member may describe. A member without the others does not report them, and so
+    gets them in the answer to a later heartbeat, once it may."""
+    if not judge.asks:
+        return share
+    names = {topic_id.int: rooms.image.topic_name(topic_id) for topic_id, _ in by_topic_id(share)}
+    return Share({number: mask for number, mask in share.masks.items() if judge.may_see_topic(names[number] or "")})
 
 
 def _partitions(share: Share) -> list[ConsumerGroupHeartbeat.AnswerTopicPartition]:
