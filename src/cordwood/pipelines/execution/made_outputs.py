@@ -1,11 +1,12 @@
 """Refuses to go on without an output that the edition has written before (`editions/made_outputs.py`).
 
 A topic that was made again is taken if it is empty, when a run begins: a person has decided so. A table that is gone
-has to come back, or be built anew. Tables in an object store are not looked at: that would cost a request for each
-batch, and a store that is away is no reason to give up.
+has to come back, or be built anew. Tables of a database are looked at by the batches themselves, with the connection
+that they have. Tables in an object store are not looked at: that would cost a request for each batch, and a store that
+is away is no reason to give up.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from cordwood.pipelines.definition.definition import Pipeline
@@ -54,9 +55,10 @@ class MadeOutputs:
             if found.get(topic, "") != id_:
                 raise topic_gone(topic, self._edition, self._pipeline.name, is_there=topic in found)
 
-    def batch_done(self) -> None:
-        """Notes the tables that there are now. One that is not replayable takes nothing from a replay."""
-        unknown = [table for table in self._pipeline.tables.values() if table.name not in self._made]
+    def batch_done(self, skipped: Collection[str]) -> None:
+        """Notes the tables that there are now. Outputs that are `skipped` take nothing from a replay."""
+        tables = (table for name, table in self._pipeline.tables.items() if name not in skipped)
+        unknown = [table for table in tables if table.name not in self._made]
         made = {table.name for table in unknown if not self._is_gone(table)}
         if made:
             note_tables(self._state, self._edition, made)

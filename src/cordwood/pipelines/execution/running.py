@@ -25,6 +25,7 @@ from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import SET_ASIDE, Tell, say
 from cordwood.pipelines.editions.following import bound
 from cordwood.pipelines.editions.live_edition import adopting, locked_live_edition
+from cordwood.pipelines.editions.made_outputs import noted_tables
 from cordwood.pipelines.editions.planned import PlannedBatches, read_kept
 from cordwood.pipelines.editions.positions import Positions, ahead
 from cordwood.pipelines.editions.project import Project
@@ -41,6 +42,7 @@ from cordwood.pipelines.execution.python_memory import KilledPython
 from cordwood.pipelines.execution.sources import reads_whole_partitions, source_stream
 from cordwood.pipelines.execution.spark_progress import offsets_between, sparks_own_ms
 from cordwood.pipelines.execution.stateful import StatefulBatches, one_stream
+from cordwood.pipelines.formats.places import noted_as
 from cordwood.pipelines.rows.rules import added
 from cordwood.pipelines.tables.staged import Change
 
@@ -269,8 +271,8 @@ class Running:
                     assert query_id is not None
                     self._process = self._made(query_id)
                 report = self._process(rows, batch_id)
-                self._made_outputs.batch_done()
                 assert self._outputs is not None
+                self._made_outputs.batch_done(self._outputs.skipped)
                 self._pace.has_read(report.rows_in)
                 self._changes[batch_id] = self._outputs.changes
                 self._reports[batch_id] = report
@@ -467,8 +469,9 @@ def start(
 
 def place_of(state: PipelineState, edition: Edition, bootstrap_servers: str) -> Place:
     directory = state.edition_directory(edition.name)
+    made = noted_tables(state, edition.name)
     return Place(
-        tables={name: state.table_directory(edition, name) for name in edition.tables},
+        tables={name: noted_as(state.table_directory(edition, name), name in made) for name in edition.tables},
         topics=edition.topics,
         staging=directory / "staging",
         bootstrap_servers=bootstrap_servers,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from cordwood.pipelines.definition.errors import WrongState
@@ -10,6 +11,11 @@ from cordwood.pipelines.tables.stores import FilePlace, reason_of
 
 TablePlace = FilePlace | Database
 """The place of a table, as readers get it."""
+
+
+def noted_as(place: TablePlace, made: bool) -> TablePlace:
+    """The place, with the edition's note whether its table has taken batches."""
+    return replace(place, made=made) if isinstance(place, Database) else place
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition.definition import RECORD
-from cordwood.pipelines.definition.errors import InvalidRows, WrongState
+from cordwood.pipelines.definition.errors import InvalidRows
 from cordwood.pipelines.definition.table_output import Table
 from cordwood.pipelines.postgresql.copying import Part, copy_rows, plain_rows
 from cordwood.pipelines.postgresql.place import Database, connected, one, relation_of
@@ -26,10 +26,10 @@ from cordwood.pipelines.postgresql.relations import (
     STAGING_ID_LENGTH,
     Columns,
     columns_for,
-    columns_of,
     drop_stale_staging,
     is_nested,
     prepare,
+    table_gone,
 )
 from cordwood.pipelines.postgresql.statements import Statements, forget_deletes
 from cordwood.pipelines.tables.data_files import DataFile
@@ -50,22 +50,24 @@ class PostgresBatches:
         self._opened: Connection[Any] | None = None
         self._statements: Statements | None = None
         """Those of the batch that is staged."""
+        self._has_batches = place.made
+        """Made anew, the table would lack the rows of these batches."""
         self._forgotten_at_ms: int | None = None
 
     def last_batch(self, application: str) -> int | None:
         connection = self._connection()
+        last = self._number(connection, application)
+        self._has_batches = self._has_batches or last is not None
+        if self._has_batches and relation_of(connection, self._place.relation) is None:
+            raise table_gone(self._place)
+        return last
+
+    def _number(self, connection: "Connection[Any]", application: str) -> int | None:
         if relation_of(connection, BATCHES) is None:
             return None
         key = (self._place.relation, application)
         found = one(connection, f"select batch from {BATCHES} where relation = %s and application = %s", *key)
-        if found is None:
-            return None
-        if columns_of(connection, self._place.relation) is None:
-            raise WrongState(
-                f"{self._place} has batches up to {found[0]}, and is gone: going on would lose their rows",
-                f"`cordwood pipeline replay {self._place.pipeline}` builds the outputs anew",
-            )
-        return int(found[0])
+        return None if found is None else int(found[0])
 
     def stage(self, rows: "DataFrame") -> Staged:
         began_s = time.monotonic()
@@ -81,7 +83,7 @@ class PostgresBatches:
     def begin(self, wanted: Columns, staged: Columns, order: Sequence[str]) -> str:
         """Makes the table ready for rows with the wanted columns, and an empty staging table, whose name it returns."""
         connection = self._connection()
-        prepare(self._place, connection, wanted, self._table)
+        prepare(self._place, connection, wanted, self._table, may_make=not self._has_batches)
         drop_stale_staging(self._place, connection)
         staging = f"{self._place.staging_prefix}{uuid.uuid4().hex[:STAGING_ID_LENGTH]}"
         self._statements = Statements(self._place, self._table, staging, wanted, order)
@@ -94,6 +96,7 @@ class PostgresBatches:
             with connection.transaction():
                 if self._takes_number(connection, application, batch_id):
                     self._write(connection, staged)
+            self._has_batches = True
         self.discard(staged)
         return Change()
 

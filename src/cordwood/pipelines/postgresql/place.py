@@ -45,6 +45,8 @@ class Database:
     leads: bool = field(default=False, compare=False)
     """True if the name is to lead to this table."""
     given: tuple[tuple[str, str], ...] = field(default=(), repr=False, compare=False)
+    made: bool = field(default=False, compare=False)
+    """True if the edition knows that the table has taken batches: it is not made again."""
 
     def __str__(self) -> str:
         return f"{self.relation} at {self.url}"

@@ -88,8 +88,11 @@ def columns_of(connection: "Connection[Any]", relation: str) -> Columns | None:
     return dict(found) or None
 
 
-def prepare(place: Database, connection: "Connection[Any]", wanted: Columns, table: Table) -> None:
-    """Makes sure that the table is there with all wanted columns, and that the name leads to it if it should."""
+def prepare(
+    place: Database, connection: "Connection[Any]", wanted: Columns, table: Table, *, may_make: bool = True
+) -> None:
+    """Makes sure that the table is there with all wanted columns, and that the name leads to it if it should. Raises
+    WrongState if the table is to be made and must not be."""
     if len(place.staging_prefix) + STAGING_ID_LENGTH > _MAX_NAME_BYTES:
         text = f"table {place.name}: {place.relation} is too long for a name in PostgreSQL"
         raise InvalidRows(text, "choose a shorter name")
@@ -97,6 +100,8 @@ def prepare(place: Database, connection: "Connection[Any]", wanted: Columns, tab
         _lock(connection, place)
         there = columns_of(connection, place.relation)
         if there is None:
+            if not may_make:
+                raise table_gone(place)
             _create(place, connection, wanted, table)
         else:
             _add_columns(place, connection, there, wanted)
@@ -104,6 +109,14 @@ def prepare(place: Database, connection: "Connection[Any]", wanted: Columns, tab
             _create_memory(place, connection, wanted, table)
         if place.leads:
             lead(place, connection)
+
+
+def table_gone(place: Database) -> WrongState:
+    return WrongState(
+        f"{place} has taken batches, and is gone: going on would lose their rows",
+        f"bring the database back from a copy; or `cordwood pipeline replay {place.pipeline} --fresh` builds the "
+        "outputs anew for a swap",
+    )
 
 
 def _create(place: Database, connection: "Connection[Any]", wanted: Columns, table: Table) -> None:
