@@ -19,10 +19,11 @@ from cordwood.pipelines import *
 
 @pipeline("{name}", version={version}, spark={{"spark.master": "local[2]", "spark.ui.enabled": "false"}}, {settings}
           inputs=topic("{topic}", value=json("id string, amount int")),
-          outputs=topic("{name}.out", key="id", expect=expect("{condition}", else_="drop")))
+          outputs={outputs})
 def judged(orders):
     return {returned}
 """
+OUTPUT = """topic("{name}.out", key="id", expect=expect("{condition}", else_="drop"))"""
 STATEFUL: dict[str, Any] = {
     "settings": "stateful=True, output_mode='update',",
     "returned": "orders.groupBy('id').count().selectExpr('id', 'count as amount')",
@@ -40,13 +41,21 @@ class Job:
         self._topic = topic
         self._bootstrap = broker.bootstrap
 
-    def write(self, condition: str, *, version: int = 1, settings: str = "", returned: str = "orders") -> None:
+    def write(
+        self,
+        condition: str,
+        *,
+        version: int = 1,
+        settings: str = "",
+        outputs: str = OUTPUT,
+        returned: str = "orders",
+    ) -> None:
         self.file.write_text(
             FILE.format(
                 name=self.name,
                 version=version,
                 topic=self._topic,
-                condition=condition,
+                outputs=outputs.format(name=self.name, condition=condition),
                 settings=settings,
                 returned=returned,
             )
@@ -108,3 +117,19 @@ def test_a_wrong_rule_of_a_replay_leaves_the_live_edition_alone(job: Job) -> Non
         said = job.error("replay", job.file, *option)
         assert "names amont, which is no column there" in said["message"]
         assert job.made == made
+
+
+def test_a_wrong_rule_of_a_changed_file_makes_no_topic(job: Job) -> None:
+    job.write("amount >= 0", outputs=f"{{{{'out': {OUTPUT}}}}}", returned="{'out': orders}")
+    done = job.command("run", job.file, "--once")
+    assert done.returncode == 0, done.stderr
+    made = job.made
+
+    more = f"{{{{'out': {OUTPUT}, 'more': topic('{{name}}.more', key='id')}}}}"
+    job.write("amont >= 0", outputs=more, returned="{'out': orders, 'more': orders}")
+    assert "names amont, which is no column there" in job.error("run", job.file, "--once")["message"]
+    assert job.made == made
+    served = job.command("serve", job.file.parent, "--once")
+    assert served.returncode == 1
+    assert "names amont, which is no column there" in served.stderr
+    assert job.made == made

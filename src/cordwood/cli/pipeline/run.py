@@ -63,7 +63,7 @@ def run(
         )
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.cli.terminal.output import remark
-        from cordwood.pipelines.editions.live_edition import locked_live_edition
+        from cordwood.pipelines.editions.live_edition import is_to_make_topics, locked_live_edition
         from cordwood.pipelines.execution.idle import has_nothing_to_do
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
         from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
@@ -82,6 +82,8 @@ def run(
             found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms
         )
         try:
+            if is_to_make_topics(found.state, edition):
+                check_rules_first(found.pipeline, found.source_file)
             prepare_topics(found.bound(edition), found.state, edition, bootstrap_servers, remark)
             if once and has_nothing_to_do(found.route(edition, bootstrap_servers)):
                 tell_that_nothing_is_there(found, edition, as_json=as_json)

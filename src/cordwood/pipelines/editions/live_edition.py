@@ -56,6 +56,12 @@ def _lead_names(state: PipelineState, edition: Edition, pipeline: Pipeline) -> N
         pass
 
 
+def is_to_make_topics(state: PipelineState, edition: Edition) -> bool:
+    """True for a changed definition that writes topics which its edition has not written so far: a refusal of it has to
+    come before they are made."""
+    return edition.is_trial and edition.topics.keys() > state.edition(edition.name).topics.keys()
+
+
 def would_be_live_edition(project: Project, state: PipelineState, pipeline: Pipeline) -> Edition:
     """The edition that `locked_live_edition` would give, or its refusal. Changes and locks nothing."""
     edition = state.live_edition()

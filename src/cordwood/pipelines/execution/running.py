@@ -24,7 +24,7 @@ from cordwood.pipelines.editions.checkpoint import note_begun
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import SET_ASIDE, Tell, say
 from cordwood.pipelines.editions.following import bound
-from cordwood.pipelines.editions.live_edition import adopting, locked_live_edition
+from cordwood.pipelines.editions.live_edition import adopting, is_to_make_topics, locked_live_edition
 from cordwood.pipelines.editions.made_outputs import noted_tables
 from cordwood.pipelines.editions.planned import PlannedBatches, read_kept
 from cordwood.pipelines.editions.positions import Positions, ahead
@@ -457,6 +457,8 @@ def start(
         def remark(text: str) -> None:
             tell({**who, "event": "remark", "text": text})
 
+        if is_to_make_topics(state, edition):
+            check_rules(pipeline, spark)
         prepare_topics(bound(project, pipeline, edition), state, edition, bootstrap_servers, remark)
         noting = adopting(state, edition, tell)
         return Running(

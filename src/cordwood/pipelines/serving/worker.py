@@ -20,7 +20,7 @@ from cordwood.pipelines.definition.errors import BatchStuck, Refusal, shown_path
 from cordwood.pipelines.definition.loading import declared_in, load_pipeline
 from cordwood.pipelines.editions.editions import TRIAL, Edition, PipelineState
 from cordwood.pipelines.editions.events import Event, line_of
-from cordwood.pipelines.editions.live_edition import adopting, locked_live_edition
+from cordwood.pipelines.editions.live_edition import adopting, is_to_make_topics, locked_live_edition
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.editions.swapping import lock_path
@@ -198,6 +198,8 @@ class Query:
             is_once = self._order.once or settings.every_ms is not None
             tried_from = edition.source_file if edition.is_trial else ""
             self._tell({**self._who, "event": "loaded", "tried_from": tried_from, "every_ms": settings.every_ms})
+            if pipeline.rules and is_to_make_topics(state, edition):
+                check_rules(pipeline, self._spark.session_for(pipeline, self._order.spark))
             prepare_topics(bound(project, pipeline, edition), state, edition, servers, self._remark)
             if is_once and has_nothing_to_do(Route(project, state, pipeline, servers, edition)):
                 reason = Ending.DONE
