@@ -12,7 +12,15 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cordwood.client.answers import PartitionMetadata, TopicMetadata
-from cordwood.client.errors import BrokerUnreachable, ClientError, RequestRefused, UnknownTopic, error_code, refusal
+from cordwood.client.errors import (
+    BrokerUnreachable,
+    ClientError,
+    RequestRefused,
+    SecurityFailure,
+    UnknownTopic,
+    error_code,
+    refusal,
+)
 from cordwood.client.link import Link
 from cordwood.client.retries import COORDINATOR_MOVED, PASSING, Attempts
 from cordwood.client.settings import Address, ClientSettings
@@ -72,15 +80,18 @@ class Brokers:
         for link in self._bootstrap:
             if link.is_connected:
                 return link
-        failures: list[str] = []
+        failures: list[ClientError] = []
         for link in sorted((*self._links.values(), *self._bootstrap), key=lambda link: link.is_doubtful):
             try:
                 link.connect()
             except ClientError as failure:
-                failures.append(str(failure))
+                failures.append(failure)
             else:
                 return link
-        raise BrokerUnreachable(f"no broker of {self.settings.bootstrap_servers} answers: {'; '.join(failures)}")
+        told = f"no broker of {self.settings.bootstrap_servers} answers: {'; '.join(map(str, failures))}"
+        if any(isinstance(failure, SecurityFailure) for failure in failures):
+            raise SecurityFailure(told)
+        raise BrokerUnreachable(told)
 
     def versions(self) -> BrokerVersions:
         """The API versions of one of the brokers."""

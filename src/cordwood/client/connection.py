@@ -6,15 +6,16 @@ closed for good; every call then raises BrokerUnreachable. An answer is received
 """
 
 import select
-import socket
 import struct
 import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from cordwood.client.errors import BrokerUnreachable
+from cordwood.client.errors import BrokerUnreachable, SecurityFailure
+from cordwood.client.opening import open_transport
 from cordwood.client.settings import Address, ClientSettings
+from cordwood.client.transports.transport import MAX_PARTS
 from cordwood.wire.apis import APIS
 from cordwood.wire.asking import BadResponse, correlation_id_of, request_start
 from cordwood.wire.receive_buffers import ReceiveBuffers
@@ -22,10 +23,8 @@ from cordwood.wire.receive_buffers import ReceiveBuffers
 Bytes = bytes | bytearray | memoryview
 
 _SIZE: Final = struct.Struct(">i")
-_TIMEVAL: Final = struct.Struct("@ll")
-_MAX_PARTS: Final = 512
-"""The system takes up to 1024 parts in one call."""
 _MAX_CORRELATION_ID: Final = 2**31 - 1
+_TLS_ALERT: Final = b"\x15\x03"
 _IDLE_S: Final = 0.5
 """A connection that was used within this time is not checked: if it broke, sending fails."""
 
@@ -44,44 +43,40 @@ class Connection:
         self._forgotten: set[int] = set()
         self._buffers = ReceiveBuffers()
         self._prefix = memoryview(bytearray(_SIZE.size))
+        self._answers = 0
         self._incoming = self._prefix
         """The memory being filled: a size prefix, or the answer that follows it."""
         self._filled = 0
-        self._receive_timeout_ms = -1
         self._used_s = time.monotonic()
         self._failure: BrokerUnreachable | None = None
-        self._socket = self._connect(host, port)
+        self._transport = open_transport(host, port, settings, self.name)
+        self._log_in_again_s: float | None = None
+        """The time to prove the user again; None: the session has no end."""
+        self._log_in()
 
-    def _connect(self, host: str, port: int) -> socket.socket:
-        timeout_ms = self._settings.connect_timeout_ms
+    def _log_in(self) -> None:
+        """Proves the user, if the settings name one. Requests that are on their way stay."""
+        sasl = self._settings.security.sasl
+        if sasl is None:
+            return
+        from cordwood.client.log_in import log_in
+
+        self._log_in_again_s = None
         try:
-            connected = socket.create_connection((host, port), timeout=timeout_ms / 1000)
-        except TimeoutError:
-            raise BrokerUnreachable(
-                f"{self.name} does not take connections: none within {timeout_ms} ms (connect_timeout_ms)"
-            ) from None
-        except (OSError, UnicodeError) as reason:  # some names are refused before any resolver is asked
-            raise BrokerUnreachable(f"{self.name} cannot be reached: {reason}") from reason
-        connected.settimeout(None)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, size in (
-            (socket.SO_RCVBUF, self._settings.receive_buffer_bytes),
-            (socket.SO_SNDBUF, self._settings.send_buffer_bytes),
-        ):
-            if size > 0:
-                connected.setsockopt(socket.SOL_SOCKET, option, size)
-        return connected
+            self._log_in_again_s = log_in(self, sasl)
+        except BadResponse as reason:
+            raise self._break(str(reason)) from reason
+        except SecurityFailure as reason:
+            self._break(str(reason))
+            raise
 
     @property
     def is_open(self) -> bool:
         """True if the connection can be used. Notices that the broker has closed an idle connection."""
         if self._failure is None and not self._waiting and time.monotonic() - self._used_s > _IDLE_S:
             try:
-                if not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                if self._transport.has_ended():
                     self._break("the broker closed the connection")
-            except BlockingIOError:
-                pass
             except OSError as reason:
                 self._break(str(reason))
         return self._failure is None
@@ -97,6 +92,8 @@ class Connection:
     def send(self, api_key: int, version: int, body: Bytes | Sequence[Bytes], *, answered: bool = True) -> int:
         """Hands the request to the system, and returns the token for its answer. The body is not used afterwards."""
         self._check()
+        if self._log_in_again_s is not None and time.monotonic() >= self._log_in_again_s:
+            self._log_in()
         token = self._last_token = self._last_token % _MAX_CORRELATION_ID + 1
         parts = [body] if isinstance(body, bytes | bytearray | memoryview) else body
         start = request_start(api_key, version, token, self._client_id, sum(map(len, parts)))
@@ -129,17 +126,18 @@ class Connection:
 
     def _wait_for(self, token: int, timeout_ms: int) -> None:
         deadline_s = time.monotonic() + timeout_ms / 1000
-        self._set_receive_timeout(timeout_ms)
         while token not in self._arrived:
             try:
                 # One call receives the whole answer, instead of one call for each piece.
-                self._receive_some(socket.MSG_WAITALL)
+                self._receive_some(timeout_ms)
                 if time.monotonic() < deadline_s:
                     continue
             except BlockingIOError:
                 pass
             except OSError as reason:
-                raise self._break(f"{self._asked(token)} was not answered: {reason}") from reason
+                raise self._break(
+                    f"{self._asked(token)} was not answered: {reason}{self._perhaps_another()}"
+                ) from reason
             if token not in self._arrived:
                 raise self._break(f"{self._asked(token)} was not answered within {timeout_ms} ms")
 
@@ -162,11 +160,19 @@ class Connection:
         self._failure = BrokerUnreachable(f"{self.name}: {reason}")
         self._waiting.clear()
         self._forgotten.clear()
-        self._socket.close()
+        self._transport.close()
         return self._failure
 
     def _asked(self, token: int) -> str:
         return next((APIS[api_key].name for waiting, api_key in self._waiting if waiting == token), "a request")
+
+    def _perhaps_another(self) -> str:
+        """What a connection that ends at its beginning may mean: a listener of another protocol says nothing more."""
+        security = self._settings.security
+        wants = [*["TLS"] * (security.tls is None), *["a log-in"] * (security.sasl is None)]
+        if self._answers > 1 or not wants:
+            return ""
+        return f"; its listener may want {' and '.join(wants)} (security.protocol)"
 
     # Sending.
 
@@ -176,7 +182,7 @@ class Connection:
         first = 0
         while first < len(left):
             try:
-                sent = self._socket.sendmsg(left[first : first + _MAX_PARTS], (), socket.MSG_DONTWAIT)
+                sent = self._transport.send(left[first : first + MAX_PARTS])
             except BlockingIOError:
                 self._wait_until_writable(deadline_s)
                 continue
@@ -189,7 +195,7 @@ class Connection:
     def _wait_until_writable(self, deadline_s: float) -> None:
         # Answers are received meanwhile: a broker that cannot send answers may stop reading, and both ends would wait.
         poll = select.poll()
-        poll.register(self._socket, select.POLLOUT | select.POLLIN)
+        poll.register(self._transport, select.POLLOUT | select.POLLIN)
         while True:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
@@ -203,17 +209,10 @@ class Connection:
 
     # Receiving.
 
-    def _set_receive_timeout(self, timeout_ms: int) -> None:
-        if timeout_ms != self._receive_timeout_ms:
-            seconds, milliseconds = divmod(timeout_ms, 1000)
-            value = _TIMEVAL.pack(seconds, milliseconds * 1000)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
-            self._receive_timeout_ms = timeout_ms
-
     def _receive_available(self) -> None:
         try:
             while True:
-                self._receive_some(socket.MSG_DONTWAIT)
+                self._receive_some(0)
         except BlockingIOError:
             return
         except BrokerUnreachable:
@@ -228,12 +227,12 @@ class Connection:
         # Bytes may have been received and not counted, so the position in the stream is lost.
         self._break("an answer was not received to its end")
 
-    def _receive_some(self, flags: int) -> None:
-        """Receives bytes in one call to the system, and handles a complete size or answer."""
+    def _receive_some(self, wait_ms: int) -> None:
+        """Receives bytes in one call, and handles a complete size or answer."""
         incoming, filled = self._incoming, self._filled
-        count = self._socket.recv_into(incoming[filled:], len(incoming) - filled, flags)
+        count = self._transport.receive(incoming[filled:], wait_ms)
         if count == 0:
-            raise self._break("the broker closed the connection")
+            raise self._break(f"the broker closed the connection{self._perhaps_another()}")
         filled += count
         if filled < len(incoming):
             self._filled = filled
@@ -241,6 +240,8 @@ class Connection:
         self._filled = 0
         if incoming is self._prefix:
             (size,) = _SIZE.unpack(incoming)
+            if not self._answers and bytes(incoming[:2]) == _TLS_ALERT:
+                raise self._break("the broker speaks TLS at this port: set security.protocol to SSL or SASL_SSL")
             if not _SIZE.size <= size <= self._settings.max_response_bytes:
                 limit = self._settings.max_response_bytes
                 raise self._break(
@@ -259,6 +260,7 @@ class Connection:
         if not self._waiting or self._waiting[0][0] != token:
             raise self._break(f"an answer came to request {token}, which was not the next to be answered")
         self._waiting.popleft()
+        self._answers += 1
         self._used_s = time.monotonic()
         if token in self._forgotten:
             self._forgotten.remove(token)

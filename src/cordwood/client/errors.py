@@ -15,6 +15,11 @@ class BrokerUnreachable(ClientError):
     """No connection, a broken connection, or no answer in time."""
 
 
+class SecurityFailure(ClientError):
+    """The client does not trust the broker, or the broker not the client: a certificate, a log-in, or a setting of
+    theirs is wrong. Another attempt would end alike, and the message holds no secret."""
+
+
 class RequestRefused(ClientError):
     """A broker understood the request and answered with an error code."""
 

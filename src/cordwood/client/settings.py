@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cordwood.security.connection_settings import PLAIN_TEXT, PLAINTEXT, Security
+
 DEFAULT_PORT = 9092
 
 
@@ -40,10 +42,11 @@ class ClientSettings:
     """The most bytes in one Produce request. A larger batch is sent alone."""
     max_in_flight_bytes: int = 64 << 20
     """The most bytes of unacknowledged batches, which the client keeps to send again."""
+    security: Security = PLAIN_TEXT
     addresses: tuple[Address, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "addresses", parse_bootstrap(self.bootstrap_servers))
+        object.__setattr__(self, "addresses", parse_bootstrap(self.bootstrap_servers, self.security.protocol))
         for name in (
             "connect_timeout_ms",
             "request_timeout_ms",
@@ -63,19 +66,19 @@ class ClientSettings:
             raise ValueError("client_id is longer than 1000 bytes")
 
 
-def parse_bootstrap(servers: str) -> tuple[Address, ...]:
+def parse_bootstrap(servers: str, protocol: str = PLAINTEXT) -> tuple[Address, ...]:
     """The addresses in a list like `a:9092,b,[::1]:9093`; a ValueError names the bad part."""
-    addresses = tuple(_parse_address(part.strip()) for part in servers.split(",") if part.strip())
+    addresses = tuple(_parse_address(part.strip(), protocol) for part in servers.split(",") if part.strip())
     if not addresses:
         raise ValueError(f"bootstrap servers {servers!r}: expected host:port, several separated by commas")
     return addresses
 
 
-def _parse_address(text: str) -> Address:
+def _parse_address(text: str, protocol: str) -> Address:
     # Users copy a listener's notation (PLAINTEXT://host:port) from a broker's settings.
     scheme, separator, rest = text.rpartition("://")
-    if separator and scheme.upper() != "PLAINTEXT":
-        raise ValueError(f"bootstrap server {text!r}: only PLAINTEXT is supported, not {scheme}")
+    if separator and scheme.upper() != protocol:
+        raise ValueError(f"bootstrap server {text!r}: security.protocol is {protocol}, not {scheme}")
     host, port = rest, str(DEFAULT_PORT)
     if rest.startswith("["):
         host, closed, tail = rest[1:].partition("]")

@@ -1,6 +1,7 @@
 """The other end of a connection, on a real socket, that obeys a test, even against the protocol."""
 
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable
@@ -8,8 +9,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from tests.certificates import TlsFiles
+
 from cordwood.client.connection import Connection
 from cordwood.client.settings import ClientSettings
+from cordwood.security.connection_settings import PLAIN_TEXT, Security, TlsSettings
 
 Script = Callable[["Peer"], None]
 
@@ -48,8 +52,14 @@ class Peer:
 class ScriptedPeer:
     """Runs the script for every connection, each in a thread of its own. An exception of a script fails the test."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, tls: TlsFiles | None = None) -> None:
+        """`tls` are the peer's certificate and its authority: without them it speaks plain text."""
         self._script = script
+        self._security = PLAIN_TEXT if tls is None else Security(TlsSettings(str(tls.truststore)))
+        self._context: ssl.SSLContext | None = None
+        if tls is not None:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(tls.keystore)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._connections: list[socket.socket] = []
@@ -81,7 +91,7 @@ class ScriptedPeer:
         return Connection("127.0.0.1", self.port, self.settings(**settings))
 
     def settings(self, **settings: int) -> ClientSettings:
-        return ClientSettings(f"127.0.0.1:{self.port}", **settings)  # type: ignore[arg-type]
+        return ClientSettings(f"127.0.0.1:{self.port}", security=self._security, **settings)  # type: ignore[arg-type]
 
     def _start(self, target: Callable[[], None]) -> None:
         thread = threading.Thread(target=target, daemon=True)
@@ -94,12 +104,16 @@ class ScriptedPeer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            self._connections.append(connection)
             self._start(lambda connection=connection: self._serve(connection))  # type: ignore[misc]
 
     def _serve(self, connection: socket.socket) -> None:
         try:
+            if self._context is not None:
+                connection = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+            self._connections.append(connection)
             with connection:
+                if isinstance(connection, ssl.SSLSocket):
+                    connection.do_handshake()
                 self._script(Peer(connection))
         except OSError:
             return

@@ -8,7 +8,7 @@ the planner process and to the executors.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cordwood.client.answers import EARLIEST, LATEST, Isolation
 from cordwood.client.settings import ClientSettings
@@ -277,7 +277,7 @@ class _Reading:
             "fetch_max_wait_ms": self._take_key(Key.FETCH_MAX_WAIT_MS, _positive_int, None),
             "receive_buffer_bytes": self._take_key(Key.RECEIVE_BUFFER_BYTES, _size_or_system, None),
         }
-        given_numbers = {name: number for name, number in numbers.items() if number is not None}
+        given_numbers: dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
         client_id = self._take_key(Key.CLIENT_ID, _not_empty, "cordwood-spark")
         self._take(names.FETCH_OFFSET_RETRIES, _positive, None)
         poll_timeout_ms = self._take(names.POLL_TIMEOUT_MS, _positive, None) or DEFAULT_POLL_TIMEOUT_MS

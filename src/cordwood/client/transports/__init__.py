@@ -1,0 +1,1 @@
+"""The ways in which bytes reach a broker: as they are, or over TLS."""

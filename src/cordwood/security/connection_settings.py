@@ -1,0 +1,174 @@
+"""The settings of a connection's security, under librdkafka's names: TLS, and the user that logs in.
+
+One parser makes them: `parse_security`. What it returns travels pickled to Spark's executors, and its text (`repr`)
+has no secret. Keys and certificates are PEM files, which are read when a connection is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final
+
+from cordwood.model.credentials import SASL_MECHANISMS
+
+PLAINTEXT: Final = "PLAINTEXT"
+_PROTOCOLS: Final = {
+    PLAINTEXT: (False, False),
+    "SSL": (True, False),
+    "SASL_PLAINTEXT": (False, True),
+    "SASL_SSL": (True, True),
+}
+"""By the name of a protocol: TLS, and a log-in."""
+
+PROTOCOL: Final = "security.protocol"
+CA_LOCATION: Final = "ssl.ca.location"
+CA_PEM: Final = "ssl.ca.pem"
+CERTIFICATE: Final = "ssl.certificate.location"
+KEY: Final = "ssl.key.location"
+KEY_PASSWORD: Final = "ssl.key.password"
+HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
+MECHANISM: Final = "sasl.mechanism"
+USERNAME: Final = "sasl.username"
+PASSWORD: Final = "sasl.password"
+_OF_TLS: Final = (CA_LOCATION, CA_PEM, CERTIFICATE, KEY, KEY_PASSWORD, HOST_CHECK)
+_OF_SASL: Final = (MECHANISM, USERNAME, PASSWORD)
+NAMES: Final = (PROTOCOL, *_OF_TLS, *_OF_SASL)
+_ALIASES: Final = {"sasl.mechanisms": MECHANISM}
+_PREFIXES: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
+
+_PKCS12: Final = (
+    f"keys are PEM files here: `openssl pkcs12 -in FILE -nodes -out client.pem` makes one, for {CERTIFICATE} and {KEY}"
+)
+_INSTEAD: Final = {
+    "ssl.truststore": f"{CA_LOCATION} names a PEM file with the authority's certificate",
+    "ssl.keystore": _PKCS12,
+    "ssl.keystore.key": f"{KEY} names a PEM file",
+    "sasl.jaas.config": f"give {MECHANISM}, {USERNAME} and {PASSWORD}",
+    "enable.ssl.certificate.verification": f"certificates are always verified: {CA_LOCATION} names their authority",
+}
+"""The cure for settings of Java's clients, and for librdkafka's that are not taken, by the beginning of the name."""
+
+
+@dataclass(frozen=True)
+class TlsSettings:
+    ca_location: str = ""
+    """A PEM file, or a directory of them. Without it and `ca_pem` the system's authorities are trusted."""
+    ca_pem: str = field(default="", repr=False)
+    """The authorities' certificates themselves."""
+    certificate_location: str = ""
+    """The client's certificate, for brokers that ask for one."""
+    key_location: str = ""
+    key_password: str = field(default="", repr=False)
+    checks_host: bool = True
+    """The certificate has to be for the host name, or the address, that the client connects to."""
+
+
+@dataclass(frozen=True)
+class SaslSettings:
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Security:
+    """Who a client is, and how it knows its brokers. Without settings: plain text, and no log-in."""
+
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
+
+    @property
+    def protocol(self) -> str:
+        wanted = (self.tls is not None, self.sasl is not None)
+        return next(name for name, offered in _PROTOCOLS.items() if offered == wanted)
+
+    def for_librdkafka(self) -> dict[str, str]:
+        """The settings for a client on librdkafka."""
+        settings = {PROTOCOL: self.protocol}
+        if self.tls is not None:
+            settings |= {
+                CA_LOCATION: self.tls.ca_location,
+                CA_PEM: self.tls.ca_pem,
+                CERTIFICATE: self.tls.certificate_location,
+                KEY: self.tls.key_location,
+                KEY_PASSWORD: self.tls.key_password,
+                HOST_CHECK: "https" if self.tls.checks_host else "none",
+            }
+        if self.sasl is not None:
+            settings |= {
+                MECHANISM: self.sasl.mechanism,
+                USERNAME: self.sasl.username,
+                PASSWORD: self.sasl.password,
+            }
+        return {name: value for name, value in settings.items() if value}
+
+
+PLAIN_TEXT: Final = Security()
+
+
+def parse_security(given: Mapping[str, str]) -> Security:
+    """The security that settings under librdkafka's names describe; names that are not about security are left alone.
+    Raises ValueError, with the setting's name and the cure, and without any value that is a secret."""
+    settings: dict[str, str] = {}
+    for name, value in given.items():
+        known = _ALIASES.get(name, name)
+        if known in NAMES:
+            if known in settings and settings[known] != value:
+                raise ValueError(f"{MECHANISM} and sasl.mechanisms are one setting, and have two values")
+            settings[known] = value
+        elif cure := _not_taken(name):
+            raise ValueError(cure)
+    protocol = settings.get(PROTOCOL, PLAINTEXT).upper()
+    if protocol not in _PROTOCOLS:
+        raise ValueError(f"{PROTOCOL}={settings[PROTOCOL]!r:.60}: it is one of {', '.join(_PROTOCOLS)}")
+    has_tls, has_sasl = _PROTOCOLS[protocol]
+    for names, is_used, needed in ((_OF_TLS, has_tls, "SSL or SASL_SSL"), (_OF_SASL, has_sasl, "SASL_SSL")):
+        unused = [name for name in names if settings.get(name)]
+        if unused and not is_used:
+            raise ValueError(f"{unused[0]} has no effect with {PROTOCOL}={protocol}: set {PROTOCOL} to {needed}")
+    return Security(_tls(settings) if has_tls else None, _sasl(settings) if has_sasl else None)
+
+
+def _not_taken(name: str) -> str:
+    """The error for a name that is meant for the security of a connection, and is not taken; "": it is another's."""
+    if not name.startswith(_PREFIXES):
+        near = get_close_matches(name, NAMES, n=1, cutoff=0.85)
+        return f"{name} is not a setting: is {near[0]} meant?" if near else ""
+    cure = next((cure for beginning, cure in _INSTEAD.items() if name.startswith(beginning)), "")
+    if not cure:
+        near = get_close_matches(name, NAMES, n=1, cutoff=0.8)
+        cure = f"is {near[0]} meant?" if near else f"the settings are {', '.join(NAMES)}"
+    return f"{name} is not taken: {cure}"
+
+
+def _tls(settings: Mapping[str, str]) -> TlsSettings:
+    check = settings.get(HOST_CHECK, "https").lower()
+    if check not in ("https", "none", ""):
+        raise ValueError(f"{HOST_CHECK}={check!r:.60}: it is https, or none")
+    if settings.get(CA_LOCATION) and settings.get(CA_PEM):
+        raise ValueError(f"{CA_LOCATION} and {CA_PEM} are both given: one of them names the authorities")
+    if settings.get(KEY) and not settings.get(CERTIFICATE):
+        raise ValueError(f"{KEY} is given without {CERTIFICATE}: a key alone proves nothing")
+    return TlsSettings(
+        # librdkafka has this word for the system's authorities.
+        "" if settings.get(CA_LOCATION) == "probe" else settings.get(CA_LOCATION, ""),
+        settings.get(CA_PEM, ""),
+        settings.get(CERTIFICATE, ""),
+        settings.get(KEY, ""),
+        settings.get(KEY_PASSWORD, ""),
+        # Java's clients have an empty text for "none".
+        checks_host=check == "https",
+    )
+
+
+def _sasl(settings: Mapping[str, str]) -> SaslSettings:
+    for name in _OF_SASL:
+        if not settings.get(name):
+            listed = f": one of {', '.join(SASL_MECHANISMS)}" if name == MECHANISM else ""
+            raise ValueError(f"{name} is missing, and the protocol asks for a log-in{listed}")
+    mechanism = settings[MECHANISM].upper()
+    if mechanism not in SASL_MECHANISMS:
+        raise ValueError(f"{MECHANISM}={settings[MECHANISM]!r:.60} is not taken: one of {', '.join(SASL_MECHANISMS)}")
+    return SaslSettings(mechanism, settings[USERNAME], settings[PASSWORD])

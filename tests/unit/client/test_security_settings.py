@@ -1,0 +1,78 @@
+"""The security of a connection, from settings under librdkafka's names."""
+
+import pickle
+
+import pytest
+
+from cordwood.client.settings import ClientSettings
+from cordwood.security.connection_settings import PLAIN_TEXT, SaslSettings, Security, TlsSettings, parse_security
+
+LOG_IN = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice", "sasl.password": "s3cret"}
+
+
+def test_without_settings_a_connection_is_in_plain_text() -> None:
+    assert parse_security({}) == parse_security({"security.protocol": "plaintext", "acks": "all"}) == PLAIN_TEXT
+    assert PLAIN_TEXT.for_librdkafka() == {"security.protocol": "PLAINTEXT"}
+
+
+def test_all_settings_and_back_to_librdkafka() -> None:
+    given = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": "ca.pem",
+        "ssl.certificate.location": "client.pem",
+        "ssl.key.location": "client.key",
+        "ssl.key.password": "open!",
+        "ssl.endpoint.identification.algorithm": "none",
+        **LOG_IN,
+    }
+    security = parse_security({**given, "sasl.mechanisms": "SCRAM-SHA-256", "client.id": "x"})
+    assert security == Security(
+        TlsSettings("ca.pem", "", "client.pem", "client.key", "open!", checks_host=False),
+        SaslSettings("SCRAM-SHA-256", "alice", "s3cret"),
+    )
+    assert security.for_librdkafka() == given
+
+
+def test_no_secret_is_shown() -> None:
+    security = parse_security({"security.protocol": "sasl_ssl", "ssl.key.password": "open!", **LOG_IN})
+    settings = ClientSettings("SASL_SSL://a:1", security=security)
+    assert pickle.loads(pickle.dumps(settings)) == settings
+    for text in (repr(settings), str(settings), repr(security)):
+        assert "alice" in text
+        assert "s3cret" not in text
+        assert "open!" not in text
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"security.protocol": "TLS"}, "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        (LOG_IN, "sasl.mechanism has no effect with security.protocol=PLAINTEXT"),
+        ({"ssl.ca.location": "ca.pem"}, "set security.protocol to SSL or SASL_SSL"),
+        ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is missing.*SCRAM-SHA-512"),
+        (
+            {"security.protocol": "SASL_SSL", **LOG_IN, "sasl.mechanism": "GSSAPI"},
+            "'GSSAPI' is not taken: one of PLAIN",
+        ),
+        ({"security.protocol": "SASL_SSL", **LOG_IN, "sasl.mechanisms": "PLAIN"}, "have two values"),
+        ({"security.protocol": "SASL_SSL", **LOG_IN, "sasl.password": ""}, "sasl.password is missing"),
+        ({"security.protocl": "SSL"}, "is security.protocol meant"),
+        ({"sasl.user": "alice"}, "is sasl.username meant"),
+        ({"ssl.truststore.location": "t.jks"}, "ssl.ca.location names a PEM file"),
+        ({"ssl.keystore.location": "k.p12"}, "openssl pkcs12"),
+        ({"sasl.jaas.config": '... password="s3cret";'}, "give sasl.mechanism, sasl.username and sasl.password"),
+        ({"enable.ssl.certificate.verification": "false"}, "always verified"),
+        ({"security.protocol": "SSL", "ssl.key.location": "k"}, "without ssl.certificate.location"),
+        ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "no"}, "https, or none"),
+        ({"security.protocol": "SSL", "ssl.ca.pem": "x", "ssl.ca.location": "y"}, "both given"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused_with_the_cure(given: dict[str, str], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as refused:
+        parse_security(given)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_an_address_with_another_protocol_is_refused() -> None:
+    with pytest.raises(ValueError, match="is PLAINTEXT, not SSL"):
+        ClientSettings("SSL://a:1")
