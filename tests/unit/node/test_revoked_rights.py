@@ -17,6 +17,7 @@ from cordwood.security.sessions import Principal, Session
 from cordwood.wire.apis import ApiKey
 
 READ = Acl(ResourceKind.TOPIC, Pattern.LITERAL, "orders", "User:alice", EVERYTHING, Operation.READ, Permission.ALLOW)
+JOIN = READ._replace(kind=ResourceKind.GROUP, name="g")
 WRITE = READ._replace(operation=Operation.WRITE)
 
 
@@ -73,6 +74,83 @@ def test_a_right_to_another_topic_that_is_taken_away_changes_nothing_for_a_waiti
     judged.node.access.rules.add(READ._replace(name="other"))  # type: ignore[union-attr]
     assert write(judged) == ErrorCode.NONE
     assert only(fetch.answer).records
+
+
+def member_request(judged: World, key: ApiKey, version: int, user: str = "alice", **values: Any) -> Any:
+    exchange = connected(judged, user).request(key, version, {"group_id": "g", **values})
+    judged.settle()
+    return exchange
+
+
+def join(judged: World, user: str = "alice", **values: Any) -> Any:
+    asked = {
+        "session_timeout_ms": 20_000,
+        "rebalance_timeout_ms": 5_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"topics of " + user.encode()}],
+    }
+    return member_request(judged, ApiKey.JOIN_GROUP, 3, user, **{**asked, **values})
+
+
+def groups_of(judged: World, *users: str) -> AccessRules:
+    rules = judged.node.access.rules
+    assert rules is not None
+    for user in users:
+        rules.add(JOIN._replace(principal=f"User:{user}"))
+    return rules
+
+
+def test_a_join_that_waits_tells_nothing_of_other_members_after_its_right_was_taken_away(judged: World) -> None:
+    rules = groups_of(judged, "alice", "bob")
+    first, second = join(judged), join(judged, "bob")
+    assert not first.ended
+    assert not second.ended
+    rules.remove(JOIN)
+    judged.advance(5_000)
+    assert first.answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert not first.answer.members
+    assert second.answer.error_code == ErrorCode.NONE
+
+
+def test_a_sync_that_waits_brings_no_assignment_after_its_right_was_taken_away(judged: World) -> None:
+    rules = groups_of(judged, "alice", "bob")
+    exchanges = {"alice": join(judged), "bob": join(judged, "bob")}
+    judged.advance(5_000)
+    answers = {user: exchange.answer for user, exchange in exchanges.items()}
+    leader = answers["alice"].leader
+    (follower,) = [user for user, answer in answers.items() if answer.member_id != leader]
+    (leading,) = answers.keys() - {follower}
+
+    def sync(user: str, *shares: dict[str, Any]) -> Any:
+        who = {"generation_id": answers[user].generation_id, "member_id": answers[user].member_id}
+        return member_request(judged, ApiKey.SYNC_GROUP, 1, user, **who, assignments=list(shares))
+
+    waiting = sync(follower)
+    assert not waiting.ended
+    rules.remove(JOIN._replace(principal=f"User:{follower}"))
+    sync(leading, {"member_id": answers[follower].member_id, "assignment": b"a share"})
+    assert waiting.answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert not waiting.answer.assignment
+
+
+def test_a_held_heartbeat_is_judged_again_when_it_is_answered(judged: World) -> None:
+    rules = groups_of(judged, "alice")
+    joining = join(judged)
+    judged.advance(5_000)
+    joined = joining.answer
+    who = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
+    synced = member_request(judged, ApiKey.SYNC_GROUP, 1, **who, assignments=[])
+    assert synced.answer.error_code == ErrorCode.NONE
+    connection = connected(judged)
+    software = {"client_software_name": "apache-kafka-java", "client_software_version": "1"}
+    connection.request(ApiKey.API_VERSIONS, 3, software)
+    held = connection.request(ApiKey.HEARTBEAT, 1, who)
+    judged.settle()
+    assert not held.ended
+    rules.remove(JOIN)
+    judged.advance(3_000)
+    assert held.answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 def test_a_fetch_session_belongs_to_its_principal(judged: World) -> None:

@@ -1,4 +1,8 @@
-"""Members of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. The clients compute the assignments."""
+"""Members of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. The clients compute the assignments.
+
+A join, a sync or a heartbeat may wait for minutes. Its answer is judged by the rules of the moment when it leaves: it
+would tell a member that lost its right of the subscriptions and the assignments of the others.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +48,9 @@ def join_group(rooms: MemberRooms, request: Request[JoinGroup]) -> None:
     version = request.version
 
     def answer(joined: JoinAnswer) -> None:
+        refusal = request.judge.group_error(Operation.READ, body.group_id)
+        if refusal is not ErrorCode.NONE:
+            joined = JoinAnswer(refusal, body.member_id)
         request.answer(
             error_code=joined.error,
             generation_id=joined.generation,
@@ -83,6 +90,9 @@ def sync_group(rooms: MemberRooms, request: Request[SyncGroup]) -> Steps:
     request.let_go_of_frame()
 
     def answer(share: SyncAnswer) -> None:
+        refusal = request.judge.group_error(Operation.READ, body.group_id)
+        if refusal is not ErrorCode.NONE:
+            share = SyncAnswer(refusal)
         request.answer(
             error_code=share.error,
             protocol_type=share.protocol_type,
@@ -113,7 +123,8 @@ def heartbeat(rooms: MemberRooms, request: Request[Heartbeat]) -> None:
     body = request.decode()
 
     def answer(error: ErrorCode) -> None:
-        request.answer(error_code=error)
+        refusal = request.judge.group_error(Operation.READ, body.group_id)
+        request.answer(error_code=error if refusal is ErrorCode.NONE else refusal)
 
     refusal = request.judge.group_error(Operation.READ, body.group_id)
     if refusal is not ErrorCode.NONE:
