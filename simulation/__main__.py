@@ -14,6 +14,7 @@ from simulation import (
     micro_batch_game,
     mixed_group_game,
     replication_game,
+    rights_game,
     transaction_game,
 )
 from simulation.game import SimulationFailed
@@ -40,8 +41,10 @@ GAMES: dict[str, Callable[[int, int, int, int], Counter[str]]] = {
     "mixed-groups": lambda *how: Counter(asdict(mixed_group_game.play(*how))),
     "micro-batches": lambda *how: Counter(asdict(micro_batch_game.play(*how))),
     "replication": _replication,
+    "rights": lambda seed, steps, nodes, last: Counter(asdict(rights_game.play(seed, steps))),
 }
 ON_SEVERAL_NODES = ("replication",)
+ON_ONE_NODE = ("rights",)
 WITHOUT_REPLICAS = ("log", "replication")
 """Games in which brokers may have several data directories: games of lone replicas, and the one that picks the replicas
 of each topic by its seed."""
@@ -52,6 +55,7 @@ STEPS = {
     "mixed-groups": 3000,
     "micro-batches": 3000,
     "replication": 2500,
+    "rights": 1500,
 }
 
 
@@ -68,6 +72,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.nodes == 1 and arguments.game in ON_SEVERAL_NODES:
         parser.error(f"the game {arguments.game!r} is played on several nodes: --nodes 3")
+    if arguments.nodes > 1 and arguments.game in ON_ONE_NODE:
+        parser.error(f"the game {arguments.game!r} is played on one node")
     if arguments.replicas > 1 and (arguments.game in WITHOUT_REPLICAS or arguments.replicas > arguments.nodes):
         parser.error(
             f"the game {arguments.game!r} on {arguments.nodes} nodes cannot have {arguments.replicas} replicas"

@@ -417,8 +417,9 @@ def _without_id(topic: OffsetFetch.AnswerGroupTopic) -> OffsetFetch.AnswerTopic:
 def _group_answer(
     image: ClusterImage, judge: Judge, version: int, group: Question, found: Found
 ) -> OffsetFetch.AnswerGroup:
-    error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
-    positions = {} if isinstance(found, ErrorCode) else found
+    # The rules may have changed while the positions were looked up.
+    error = found if isinstance(found, ErrorCode) else judge.group_error(Operation.DESCRIBE, group.group_id)
+    positions = {} if isinstance(found, ErrorCode) or error is not ErrorCode.NONE else found
     if error is not ErrorCode.NONE and version >= 2:
         return {"group_id": group.group_id, "error_code": error, "topics": ()}
 
