@@ -94,7 +94,7 @@ def lets_a_denial_be_outvoted(patch: Patch) -> None:
 
     def decide(rules: AccessRules, *question: Any) -> Any:
         decision = real(rules, *question)
-        return decision._replace(allowed=decision.rule is not None)
+        return decision._replace(allowed=decision.allowed or decision.rule is not None)
 
     patch.setattr(AccessRules, "_decide", decide)
 
