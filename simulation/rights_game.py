@@ -15,9 +15,10 @@ from cordwood.model.operations import Operation, ResourceKind
 from cordwood.model.settings.authorizer_settings import STANDARD_AUTHORIZER
 from cordwood.security.sessions import ANONYMOUS, Principal, Session
 from cordwood.wire.apis import ApiKey
+from simulation.checkers.claims import claims_of
 from simulation.checkers.rights import RightsChecker
 from simulation.game import Game, Pace, play_out
-from simulation.workloads.judged_clients import CLASSIC, CONSUMERS, TOPICS, JudgedClient, claims_of
+from simulation.workloads.judged_clients import CLASSIC, CONSUMERS, POSITIONS, TOPICS, JudgedClient
 from simulation.world.broken import InvariantBroken
 from simulation.world.exchange import EVERYBODY, Connection, Exchange
 from simulation.world.world import World
@@ -50,7 +51,7 @@ def _rules() -> Iterator[Acl]:
         (
             ResourceKind.GROUP,
             (Operation.READ, Operation.ALL),
-            [(Pattern.LITERAL, name) for name in ("positions", CONSUMERS, CLASSIC, EVERYTHING)],
+            [(Pattern.LITERAL, name) for name in (POSITIONS, CONSUMERS, CLASSIC, EVERYTHING)],
         ),
         (ResourceKind.TRANSACTIONAL_ID, (Operation.WRITE,), [(Pattern.LITERAL, name) for name in (*USERS, EVERYTHING)]),
     ]

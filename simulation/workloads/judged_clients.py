@@ -1,23 +1,18 @@
-"""Clients of several principals that ask for whatever there is, and what their answers claim about their rights."""
+"""Clients of several principals that ask for whatever there is, with and without rights."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
-from cordwood.model.errors import ErrorCode
-from cordwood.model.identifiers import TopicId
-from cordwood.model.operations import Operation, ResourceKind
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import ApiKey
-from simulation.checkers.rights import Claim
 from simulation.world.exchange import Connection, Exchange
 from simulation.world.world import World
 
 TOPICS: Final = ("orders", "orders-eu", "refunds")
-CONSUMERS, CLASSIC = "consumers", "classic"
+CONSUMERS, CLASSIC, POSITIONS = "consumers", "classic", "positions"
+"""Groups: two with members, and one that is its positions."""
 PATTERNS: Final = (".*", "orders.*")
-READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
-TOPIC, GROUP, TRANSACTION = ResourceKind.TOPIC, ResourceKind.GROUP, ResourceKind.TRANSACTIONAL_ID
 
 
 class JudgedClient:
@@ -84,11 +79,11 @@ class JudgedClient:
     def _commit(self) -> tuple[ApiKey, int, dict[str, Any]]:
         position = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
         topics = [{"name": self._topic(), "partitions": [position]}]
-        return ApiKey.OFFSET_COMMIT, 8, {"group_id": "positions", "topics": topics}
+        return ApiKey.OFFSET_COMMIT, 8, {"group_id": POSITIONS, "topics": topics}
 
     def _positions(self) -> tuple[ApiKey, int, dict[str, Any]]:
         topics = [{"name": name, "partition_indexes": [0]} for name in TOPICS]
-        return ApiKey.OFFSET_FETCH, 7, {"group_id": "positions", "topics": topics}
+        return ApiKey.OFFSET_FETCH, 7, {"group_id": POSITIONS, "topics": topics}
 
     def _beat(self) -> tuple[ApiKey, int, dict[str, Any]]:
         joins = self._epoch == 0
@@ -137,60 +132,3 @@ class JudgedClient:
                     {"topic_id": each.topic_id, "partitions": each.partitions}
                     for each in answer.assignment.topic_partitions
                 ]
-
-
-# What answers claim
-
-
-def claims_of(exchange: Exchange, name_of: Callable[[TopicId], str | None]) -> Iterator[Claim]:
-    """What an answer gives its principal, and what it refuses."""
-    answer = exchange.answer
-    match exchange.key:
-        case ApiKey.PRODUCE:
-            for topic in answer.responses:
-                yield from _claim(topic.partition_responses[0].error_code, WRITE, TOPIC, topic.name)
-        case ApiKey.FETCH if exchange.version >= 15:
-            records = any(part.records for topic in answer.responses for part in topic.partitions)
-            if records:
-                yield Claim(Operation.CLUSTER_ACTION, ResourceKind.CLUSTER, "kafka-cluster", given=True)
-        case ApiKey.FETCH:
-            for topic in answer.responses:
-                for part in topic.partitions:
-                    yield from _claim(part.error_code, READ, TOPIC, topic.topic, leaving=True)
-        case ApiKey.OFFSET_COMMIT:
-            for topic in answer.topics:
-                code = topic.partitions[0].error_code
-                yield from _claim(code, READ, GROUP, "positions")
-                yield from _claim(code, READ, TOPIC, topic.name)
-        case ApiKey.OFFSET_FETCH:
-            yield from _claim(answer.error_code, DESCRIBE, GROUP, "positions", leaving=True)
-            for topic in answer.topics:
-                yield from _claim(topic.partitions[0].error_code, DESCRIBE, TOPIC, topic.name, leaving=True)
-        case ApiKey.METADATA:
-            for topic in answer.topics:
-                yield Claim(DESCRIBE, TOPIC, topic.name, given=True, leaving=True)
-        case ApiKey.CONSUMER_GROUP_HEARTBEAT:
-            yield from _claim(answer.error_code, READ, GROUP, CONSUMERS, leaving=True)
-            if answer.assignment is not None:
-                for each in answer.assignment.topic_partitions:
-                    yield Claim(DESCRIBE, TOPIC, name_of(each.topic_id) or "", given=True, leaving=True)
-        case ApiKey.JOIN_GROUP:
-            yield from _claim(answer.error_code, READ, GROUP, CLASSIC, leaving=True)
-        case ApiKey.INIT_PRODUCER_ID:
-            yield from _claim(answer.error_code, WRITE, TRANSACTION, _transaction(exchange))
-        case ApiKey.ADD_PARTITIONS_TO_TXN:
-            for topic in answer.results_by_topic_v3_and_below:
-                code = topic.results_by_partition[0].partition_error_code
-                yield from _claim(code, WRITE, TRANSACTION, _transaction(exchange))
-                yield from _claim(code, WRITE, TOPIC, topic.name)
-
-
-def _transaction(exchange: Exchange) -> str:
-    name = exchange.values.get("transactional_id", exchange.values.get("v3_and_below_transactional_id"))
-    return str(name)
-
-
-def _claim(code: int, operation: Operation, kind: ResourceKind, name: str, *, leaving: bool = False) -> Iterator[Claim]:
-    """Success claims the right, its own refusal the lack of it, and other errors nothing."""
-    if code in (ErrorCode.NONE, kind.refusal):
-        yield Claim(operation, kind, name, code == ErrorCode.NONE, leaving)
