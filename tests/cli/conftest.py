@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,9 +16,9 @@ from cordwood.model.failure import ExitCode
 class Cordwood:
     """`cordwood`, pointed at the broker by the environment as a person would."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, environment: Mapping[str, str] | None = None) -> None:
         self.bootstrap = bootstrap
-        self._runner = CliRunner(env={"CORDWOOD_BOOTSTRAP": bootstrap})
+        self._runner = CliRunner(env={"CORDWOOD_BOOTSTRAP": bootstrap, **(environment or {})})
 
     def run(self, *arguments: object, stdin: str | bytes | None = None) -> Result:
         """The result of a command, whatever it is."""

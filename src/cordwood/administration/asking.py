@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cordwood.administration import CLIENT_ID
-from cordwood.client.errors import BrokerUnreachable
+from cordwood.administration.addresses import security_of
+from cordwood.client.errors import BrokerUnreachable, SecurityFailure
 from cordwood.client.link import single_request
 from cordwood.client.settings import Address
 from cordwood.model.errors import code_name
@@ -28,7 +29,9 @@ T = TypeVar("T")
 def ask(address: Address, key: KeyOf[Response], version: int, values: Mapping[str, Any], timeout_s: float) -> Response:
     """The response as an entity with Kafka's field names. Raises Failure if there is no response."""
     try:
-        return single_request(address, key, version, values, timeout_s, CLIENT_ID)
+        return single_request(address, key, version, values, timeout_s, CLIENT_ID, security_of(address))
+    except SecurityFailure as error:
+        raise Failure("NOT_LET_IN", str(error), "", ExitCode.NOT_REACHABLE) from error
     except BrokerUnreachable as error:
         host, port = address
         raise Failure(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from cordwood.administration.addresses import told_by
 from cordwood.administration.asking import ask, first_answer
 from cordwood.administration.connection import Connection
 from cordwood.client.settings import Address
@@ -21,7 +22,7 @@ T = TypeVar("T")
 def brokers(connection: Connection) -> list[Address]:
     """The addresses of the cluster's brokers, also of those that ended in the last minute: librdkafka knows both."""
     metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))
-    return [Address(str(broker.host), int(broker.port)) for _, broker in sorted(metadata.brokers.items())]
+    return [connection.address(str(broker.host), int(broker.port)) for _, broker in sorted(metadata.brokers.items())]
 
 
 def brokers_that_take_part(connection: Connection) -> dict[int, Address]:
@@ -35,7 +36,8 @@ def _described_by(address: Address, timeout_s: float) -> dict[int, Address]:
     if told.error_code:
         raise Failure(code_name(told.error_code), told.error_message or "the broker does not describe the cluster")
     return {
-        each.broker_id: Address(each.host, each.port) for each in sorted(told.brokers, key=lambda each: each.broker_id)
+        each.broker_id: told_by(address, each.host, each.port)
+        for each in sorted(told.brokers, key=lambda each: each.broker_id)
     }
 
 
@@ -67,4 +69,4 @@ def _coordinator(connection: Connection, key: str, key_type: int) -> Address:
     )
     if found.error_code:
         raise Failure(code_name(found.error_code), found.error_message or "the broker knows no coordinator")
-    return Address(found.host, found.port)
+    return connection.address(found.host, found.port)

@@ -16,10 +16,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from cordwood.administration import CLIENT_ID
+from cordwood.administration.addresses import BrokerAddress
 from cordwood.client.settings import Address
 from cordwood.model.errors import ErrorCode, code_name
 from cordwood.model.failure import ExitCode, Failure, near_names
 from cordwood.model.quantities import count_in_words
+from cordwood.security.connection_settings import parse_security
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -56,10 +58,20 @@ class Connection:
         self.bootstrap_servers = bootstrap_servers
         self.timeout_s = timeout_s
         self._client_settings = dict(client_settings or {})
+        try:
+            self.security = parse_security(self._client_settings)
+        except ValueError as reason:
+            raise Failure(
+                "INVALID_CONFIG", f"the client's settings are refused: {reason}", "", ExitCode.USAGE
+            ) from None
         self._refusals: list[KafkaError] = []
         """Log-ins and handshakes that failed. librdkafka tells them apart from its requests, which it tries again."""
         self._family: str | None = None
         self._admin: AdminClient | None = None
+
+    def address(self, host: str, port: int) -> Address:
+        """The address of a broker of this cluster, for questions that librdkafka does not ask."""
+        return BrokerAddress(host, port, self.security)
 
     def admin(self) -> AdminClient:
         if self._admin is None:

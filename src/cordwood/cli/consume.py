@@ -8,11 +8,10 @@ import typer
 
 from cordwood.administration.topic.reading import damaged, open_consumer
 from cordwood.administration.topic.starting_point import StartingPoint
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
     TopicName,
     checked_name,
@@ -75,7 +74,8 @@ def consume(
     ] = False,
     show_time: Annotated[bool, typer.Option("--time", "-T", help="Print the timestamp.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No summary on stderr.")] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -88,10 +88,10 @@ def consume(
     where = StartingPoint.parse(start or ("committed" if group is not None else "beginning"))
     if where.kind == "committed" and group is None:
         raise Failure("USAGE", "--from committed needs --group", "name the group that committed", ExitCode.USAGE)
-    from cordwood.administration.connection import Connection, no_such_partition
+    from cordwood.administration.connection import no_such_partition
     from cordwood.administration.topic.view import partition_indexes
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     indexes = partition_indexes(connection, topic)
     for chosen in partition or ():
         if chosen not in indexes:

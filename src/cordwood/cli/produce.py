@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
     TopicName,
 )
@@ -97,7 +96,8 @@ def produce(
     compression: Annotated[Compression, typer.Option("--compression", help="How batches are compressed.")] = (
         Compression.NONE
     ),
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -114,10 +114,9 @@ def produce(
         raise Failure("USAGE", "--json-input reads lines of stdin only", "see --help", ExitCode.USAGE)
     if tombstone and (key is None or values):
         raise Failure("USAGE", "a tombstone has a key and no value", "give --key, and no VALUE", ExitCode.USAGE)
-    from cordwood.administration.connection import Connection
 
     headers = headers_from_options(header)
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     _require_topic(connection, topic, partition)
     key_bytes = None if key is None else bytes_as_given(key)
     if tombstone:

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from cordwood.cli.serving.start import METRICS_LISTENER
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
 )
 from cordwood.model.failure import Failure
@@ -91,7 +90,8 @@ def support_bundle(
         str | None,
         typer.Option("--log-file", metavar="FILE", help="The broker's own log. Default: the broker's logging.file."),
     ] = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -108,7 +108,7 @@ def support_bundle(
     from cordwood.cli.terminal.output import print_json, remark, say
 
     path = output or time.strftime("cordwood-support-%Y%m%d-%H%M%S.tar.gz", time.gmtime())
-    parts, missing = collect(bootstrap_servers, timeout_s, config, data_dir, log_file)
+    parts, missing = collect(connect(bootstrap_servers, timeout_s, client_config), config, data_dir, log_file)
     _write(path, [*parts, ("missing.txt", "".join(f"{line}\n" for line in missing).encode())])
     if as_json:
         print_json({"file": path, "parts": [name for name, _ in parts], "missing": missing})
@@ -119,12 +119,9 @@ def support_bundle(
 
 
 def collect(
-    bootstrap_servers: str, timeout_s: float, config: str | None, data_dir: str | None, log_file: str | None
+    connection: "Connection", config: str | None, data_dir: str | None, log_file: str | None
 ) -> tuple[list[Part], list[str]]:
     """The parts of a bundle, and a line for each missing part."""
-    from cordwood.administration.connection import Connection
-
-    connection = Connection(bootstrap_servers, timeout_s)
     parts: list[Part] = []
     missing: list[str] = []
     hosts: dict[int, str] = {}
@@ -160,7 +157,7 @@ def collect(
         missing.append(f"the metrics: no broker that answers has a {METRICS_LISTENER}")
     for broker, texts in settings.items():
         if texts.get(METRICS_LISTENER):
-            made = partial(metrics_of, broker, texts[METRICS_LISTENER], hosts[broker], timeout_s)
+            made = partial(metrics_of, broker, texts[METRICS_LISTENER], hosts[broker], connection.timeout_s)
             attempt(f"the metrics of broker {broker}", made)
     for here in _brokers_here(settings, config, data_dir, log_file):
         attempt(f"the files{here.label}", partial(_files_of_all, here))

@@ -14,6 +14,7 @@ from cordwood.client.connection import Bytes, Connection
 from cordwood.client.errors import BrokerUnreachable
 from cordwood.client.settings import Address, ClientSettings
 from cordwood.client.versions import BrokerVersions, negotiate
+from cordwood.security.connection_settings import PLAIN_TEXT, Security
 from cordwood.wire.api_types import Response
 from cordwood.wire.apis import APIS
 from cordwood.wire.asking import BadResponse, decode_response, encode_request
@@ -146,8 +147,9 @@ def single_request(
     values: Mapping[str, Any],
     timeout_s: float,
     client_id: str,
+    security: Security = PLAIN_TEXT,
 ) -> Response:
-    """The broker's answer. Raises BrokerUnreachable."""
+    """The broker's answer. Raises BrokerUnreachable, SecurityFailure."""
     timeout_ms = max(1, round(timeout_s * 1000))
     try:
         settings = ClientSettings(
@@ -156,6 +158,7 @@ def single_request(
             connect_timeout_ms=timeout_ms,
             request_timeout_ms=timeout_ms,
             max_response_bytes=SINGLE_RESPONSE_MAX_BYTES,
+            security=security,
         )
     except ValueError as reason:  # a broker may advertise a host that no client can look up
         raise BrokerUnreachable(str(reason)) from reason

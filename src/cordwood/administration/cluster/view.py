@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from cordwood.administration.addresses import told_by
 from cordwood.administration.asking import ask, describe_cluster, first_answer
 from cordwood.administration.brokers import brokers
 from cordwood.administration.cluster.lone_replicas import LoneTopics, fewest_of_each, lone_topics
@@ -183,12 +184,12 @@ class ClusterView(NamedTuple):
 def cluster_view(connection: Connection) -> ClusterView:
     """The view of the cluster. Raises Failure."""
     address, told = first_answer(brokers(connection), lambda asked: describe_cluster(asked, connection.timeout_s))
-    nodes = _registered(told)
+    nodes = _registered(address, told)
     partitions = partitions_of(address, (), connection.timeout_s)
     minima = _min_in_sync(address, sorted({each.topic for each in partitions}), connection.timeout_s)
     suspicious = [each for each in partitions if each.missing or each.leader < 0 or len(each.isr) < minima[each.topic]]
     lags = _lags(nodes, suspicious, connection.timeout_s)
-    gone = gone_nodes(nodes, _away(told), partitions)
+    gone = gone_nodes(nodes, _away(address, told), partitions)
     return ClusterView(
         told.cluster_id,
         with_counts(nodes, partitions),
@@ -358,22 +359,22 @@ def explained(node_id: int, nodes: Iterable[NodeView], lag: int | None) -> Repli
 def nodes_of(address: Address, timeout_s: float) -> tuple[str, list[NodeView]]:
     """The cluster's id and its registered brokers. Raises Failure."""
     told = describe_cluster(address, timeout_s)
-    return told.cluster_id, _registered(told)
+    return told.cluster_id, _registered(address, told)
 
 
-def _away(told: "DescribeCluster.Response") -> list[GoneNode]:
+def _away(asked: Address, told: "DescribeCluster.Response") -> list[GoneNode]:
     return [
-        GoneNode(each.broker_id, 0, Address(each.host, each.port), each.rack, each.is_cordoned)
+        GoneNode(each.broker_id, 0, told_by(asked, each.host, each.port), each.rack, each.is_cordoned)
         for each in told.brokers
         if each.is_away
     ]
 
 
-def _registered(told: "DescribeCluster.Response") -> list[NodeView]:
+def _registered(asked: Address, told: "DescribeCluster.Response") -> list[NodeView]:
     return [
         NodeView(
             each.broker_id,
-            Address(each.host, each.port),
+            told_by(asked, each.host, each.port),
             each.rack,
             each.is_fenced,
             each.broker_id == told.controller_id,

@@ -117,12 +117,12 @@ def describe(connection: Connection, name: str, *, measured: bool = True) -> Top
     told = Told()
     eligible: Mapping[int, tuple[int, ...]] = {}
     if measured:
-        led = [index for indexes in _leaders(description).values() for index in indexes]
+        led = [index for indexes in _leaders(connection, description).values() for index in indexes]
         starts = connection.known_offsets(name, led, OffsetSpec.earliest())
         ends = connection.known_offsets(name, led, OffsetSpec.latest())
         sizes = _sizes(connection, name, description)
         eligible = _eligible(connection, name)
-        told = known_damage(_replicas(description), name, connection.timeout_s)
+        told = known_damage(_replicas(connection, description), name, connection.timeout_s)
     return TopicView(
         name=name,
         topic_id=topic_id_of(str(description.topic_id)),
@@ -207,25 +207,25 @@ def _source_name(source: Any) -> str:
 
 def damage_in(connection: Connection, name: str) -> tuple[DamageView, ...]:
     """The damage that the brokers of a topic know."""
-    return known_damage(_replicas(_description(connection, name)), name, connection.timeout_s).damage
+    return known_damage(_replicas(connection, _description(connection, name)), name, connection.timeout_s).damage
 
 
-def _replicas(description: Any) -> dict[int, Address]:
+def _replicas(connection: Connection, description: Any) -> dict[int, Address]:
     """The addresses of the brokers that have a replica of the topic, by id."""
     return {
-        node.id: Address(node.host, node.port)
+        node.id: connection.address(node.host, node.port)
         for partition in description.partitions
         for node in sorted(partition.replicas, key=lambda node: node.id)
         if node.host
     }
 
 
-def _leaders(description: Any) -> dict[Address, list[int]]:
+def _leaders(connection: Connection, description: Any) -> dict[Address, list[int]]:
     """The partitions of the topic by the address of the broker that leads them."""
     led: dict[Address, list[int]] = {}
     for partition in description.partitions:
         if partition.leader is not None and partition.leader.host:
-            led.setdefault(Address(partition.leader.host, partition.leader.port), []).append(partition.id)
+            led.setdefault(connection.address(partition.leader.host, partition.leader.port), []).append(partition.id)
     return led
 
 
@@ -242,7 +242,7 @@ def _eligible(connection: Connection, name: str) -> dict[int, tuple[int, ...]]:
 
 def _sizes(connection: Connection, name: str, description: Any) -> dict[int, int]:
     sizes: dict[int, int] = {}
-    for address, indexes in _leaders(description).items():
+    for address, indexes in _leaders(connection, description).items():
         values = {"topics": [{"topic": name, "partitions": sorted(indexes)}]}
         try:
             told = ask(address, ApiKey.DESCRIBE_LOG_DIRS, 1, values, connection.timeout_s)

@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     Quiet,
     TimeoutSeconds,
     wait_s,
@@ -28,7 +27,8 @@ def list_clients(
         bool, typer.Option("--all", help=f"Show all clients that the brokers tell of, not only the first {SHOWN}.")
     ] = False,
     quiet: Quiet = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -40,9 +40,8 @@ def list_clients(
     as well.
     """
     from cordwood.administration.cluster.clients import rates
-    from cordwood.administration.connection import Connection
 
-    found = rates(Connection(bootstrap_servers, timeout_s), sample_s, remark)
+    found = rates(connect(bootstrap_servers, timeout_s, client_config), sample_s, remark)
     if as_json:
         print_json([each._asdict() for each in found])
         return

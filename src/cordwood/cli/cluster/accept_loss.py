@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun, Yes, confirm
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
     TopicName,
 )
@@ -47,7 +46,8 @@ def accept_loss(
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -61,7 +61,6 @@ def accept_loss(
     after all sets its log aside, and `cordwood recover list` shows it.
     """
     from cordwood.administration.cluster.losses import accept, check, lone_replicas, losses_of
-    from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.quantities import count_in_words
 
@@ -72,7 +71,7 @@ def accept_loss(
             "give one of --broker and --on",
             ExitCode.USAGE,
         )
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     address, losses = losses_of(connection, topic, partitions, broker, on)
     if not as_json:
         for loss in losses:

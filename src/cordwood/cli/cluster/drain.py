@@ -5,12 +5,11 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.terminal.asking import DryRun, Yes
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
     AtOnce,
-    BootstrapServers,
     Throttle,
     TimeoutSeconds,
     UndoFile,
@@ -24,7 +23,8 @@ def drain(
     at_once: AtOnce = 10,
     throttle: Throttle = None,
     undo_file: UndoFile = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -38,11 +38,10 @@ def drain(
     """
     from cordwood.administration.cluster.gathering import gather
     from cordwood.administration.cluster.plans import check_empty, cordoned_in_words, plan_of_drain
-    from cordwood.administration.connection import Connection
     from cordwood.cli.cluster.carrying_out import carry_out
     from cordwood.cli.terminal.output import remark
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     gathered = gather(connection)
     plan = plan_of_drain(gathered, nodes)
 

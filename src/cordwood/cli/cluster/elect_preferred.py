@@ -5,11 +5,10 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
     checked_name,
 )
@@ -22,7 +21,8 @@ def elect_preferred(
         typer.Argument(metavar="TOPIC", callback=checked_name, help="Only this topic.", show_default=False),
     ] = None,
     dry_run: DryRun = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -34,11 +34,10 @@ def elect_preferred(
     from cordwood.administration.brokers import brokers
     from cordwood.administration.cluster.electing import NOT_NEEDED, PREFERRED, elect
     from cordwood.administration.cluster.view import partitions_of
-    from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.quantities import count_in_words
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     address, found = first_answer(
         brokers(connection), lambda asked: partitions_of(asked, [topic] if topic else [], timeout_s)
     )

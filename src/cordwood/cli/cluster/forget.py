@@ -5,11 +5,10 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
 )
 from cordwood.model.failure import Failure
@@ -18,7 +17,8 @@ from cordwood.model.failure import Failure
 def forget(
     node_id: Annotated[int, typer.Argument(metavar="NODE", min=0, help="The node that never comes back.")],
     dry_run: DryRun = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -29,10 +29,9 @@ def forget(
     """
     from cordwood.administration.cluster.forgetting import forget_node, refusal
     from cordwood.administration.cluster.gathering import gather
-    from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, remark, say
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     if dry_run:
         gathered = gather(connection)
         gathered.check_known([node_id])

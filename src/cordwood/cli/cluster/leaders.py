@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
 )
 
@@ -17,7 +16,8 @@ def cluster_leaders(
     node: Annotated[
         int | None, typer.Argument(metavar="NODE", min=0, help="Only this broker.", show_default=False)
     ] = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -25,13 +25,12 @@ def cluster_leaders(
 
     `cordwood topic describe --led-by NODE` lists them one by one.
     """
-    from cordwood.administration.connection import Connection
     from cordwood.administration.topic.by_state import all_partitions
     from cordwood.cli.terminal.output import print_json, print_table, remark
     from cordwood.model.quantities import ranges
 
     led: dict[tuple[int, str], list[int]] = {}
-    for each in all_partitions(Connection(bootstrap_servers, timeout_s)):
+    for each in all_partitions(connect(bootstrap_servers, timeout_s, client_config)):
         if node in (None, each.leader):
             led.setdefault((each.leader, each.topic), []).append(each.partition)
     rows = sorted(led.items())

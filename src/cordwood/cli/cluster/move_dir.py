@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     Throttle,
     TimeoutSeconds,
     checked_name,
@@ -37,7 +36,8 @@ def move_dir(
     throttle: Throttle = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait for the end of the moves.")] = True,
     dry_run: DryRun = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -53,13 +53,12 @@ def move_dir(
         throttled,
     )
     from cordwood.administration.cluster.moving import rate_of
-    from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, print_table, remark, say
     from cordwood.model.quantities import count_in_words, size_in_words
 
     if throttle is not None and not wait:
         raise Failure("USAGE", "the throttle is lifted when the moves end: --throttle needs --wait", "", ExitCode.USAGE)
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     node_id, address = _broker(connection, broker)
     told = directories_of(address, topic, timeout_s)
     logs = [log for log in told.logs if not log.is_future and partition in (None, log.partition)]

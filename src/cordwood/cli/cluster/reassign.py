@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.terminal.asking import DryRun, Yes
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
     AtOnce,
-    BootstrapServers,
     Throttle,
     TimeoutSeconds,
     UndoFile,
@@ -63,7 +62,8 @@ def reassign(
     at_once: AtOnce = 10,
     throttle: Throttle = None,
     undo_file: UndoFile = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -76,11 +76,10 @@ def reassign(
     from cordwood.administration.cluster.gathering import gather, moves_to
     from cordwood.administration.cluster.moving import read_plan
     from cordwood.administration.cluster.plans import targets_of_all, wait_for_own_topics
-    from cordwood.administration.connection import Connection
     from cordwood.cli.cluster.carrying_out import carry_out
     from cordwood.cli.terminal.output import remark
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     if sum((list_moves, cancel, file is not None, replicas is not None, factor is not None)) != 1:
         raise Failure(
             "USAGE",

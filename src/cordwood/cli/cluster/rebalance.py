@@ -5,12 +5,11 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.terminal.asking import DryRun, Yes
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
     AtOnce,
-    BootstrapServers,
     Throttle,
     TimeoutSeconds,
     UndoFile,
@@ -33,7 +32,8 @@ def rebalance(
     at_once: AtOnce = 10,
     throttle: Throttle = None,
     undo_file: UndoFile = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -46,11 +46,10 @@ def rebalance(
     """
     from cordwood.administration.cluster.gathering import gather
     from cordwood.administration.cluster.plans import absent_in_words, plan_of_rebalance, with_traffic
-    from cordwood.administration.connection import Connection
     from cordwood.cli.cluster.carrying_out import carry_out
     from cordwood.cli.terminal.output import remark
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     gathered = gather(connection)
     if sample_s:
         gathered = with_traffic(connection, gathered, sample_s)

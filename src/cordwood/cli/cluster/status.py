@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
 )
 
@@ -27,17 +26,17 @@ def cluster_status(
             "--exit-code", help="End with code 5 if a partition lacks a leader or replicas, or a disk is full."
         ),
     ] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Show the brokers of a cluster, its leaders, and partitions that lack replicas or a leader, with the reason."""
     from cordwood.administration.cluster.view import cluster_view, with_releases
-    from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json
     from cordwood.model.failure import ExitCode
 
-    view = with_releases(cluster_view(Connection(bootstrap_servers, timeout_s)), timeout_s)
+    view = with_releases(cluster_view(connect(bootstrap_servers, timeout_s, client_config)), timeout_s)
     if as_json:
         print_json(status_as_json(view))
     else:

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cordwood.cli.terminal.asking import DryRun, Yes, confirm
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
 )
 
@@ -30,7 +29,8 @@ def upgrade(
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -40,10 +40,9 @@ def upgrade(
     release. Refused while a node runs an older release, or is away.
     """
     from cordwood.administration.cluster.versions import cluster_versions, finalise
-    from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, say
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     found = cluster_versions(connection)
     target = found.newest if to is None else to
     if not as_json:

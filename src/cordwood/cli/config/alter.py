@@ -6,11 +6,10 @@ import typer
 
 from cordwood.cli.config.resource import BrokerOption, GroupOption, TopicOption, named_resource, one_resource_only
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun, as_dry
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
     parse_assignments,
 )
@@ -42,18 +41,18 @@ def alter(
         ),
     ] = None,
     dry_run: DryRun = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Change settings of a topic, a group, a running broker or all brokers. If one change is refused, none is made."""
     from cordwood.administration.config.changes import change_broker, change_settings
-    from cordwood.administration.connection import Connection
 
     settings = parse_assignments(assignments)
     if not settings and not delete:
         raise Failure("USAGE", "nothing to alter", "give --set NAME=VALUE or --delete NAME", ExitCode.USAGE)
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     if all_brokers:
         if (topic, group, broker) != (None, None, None):
             raise one_resource_only()

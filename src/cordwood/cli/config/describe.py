@@ -5,11 +5,10 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.config.resource import BrokerOption, GroupOption, TopicOption, named_resource
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
 )
 from cordwood.cli.terminal.output import print_json, print_table, remark
@@ -22,16 +21,16 @@ def describe(
     only_changed: Annotated[
         bool, typer.Option("--changed", help="Leave out settings that have their defaults.")
     ] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Show the settings of a topic, a group or a broker: each value, and its source."""
-    from cordwood.administration.connection import Connection
     from cordwood.administration.topic.view import settings_of
     from cordwood.model.failure import Failure
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     resource = named_resource(connection, topic, group, broker)
     try:
         settings = settings_of(connection, resource)

@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     GroupName,
     TimeoutSeconds,
     wait_s,
@@ -29,16 +28,16 @@ def describe_group(
             help="How long to measure the speed of writers and readers; 0 takes both as 0.",
         ),
     ] = 1.0,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Show a group: its state, its members, and in every partition its lag and the time until it loses records."""
-    from cordwood.administration.connection import Connection
     from cordwood.administration.group.lag import LagReader
     from cordwood.cli.group.table import COLUMNS, cells
 
-    reader = LagReader(Connection(bootstrap_servers, timeout_s), name)
+    reader = LagReader(connect(bootstrap_servers, timeout_s, client_config), name)
     group, found = reader.look()
     if sample_s and found:
         time.sleep(sample_s)

@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     Quiet,
     TimeoutSeconds,
     checked_names,
@@ -24,7 +23,8 @@ def group_lag(
         ),
     ] = None,
     quiet: Quiet = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -32,10 +32,9 @@ def group_lag(
 
     `cordwood group describe` shows one group with its partitions, its speed and the time until it loses records.
     """
-    from cordwood.administration.connection import Connection
     from cordwood.administration.group.lags import lags
 
-    found = lags(Connection(bootstrap_servers, timeout_s), set(names or ()))
+    found = lags(connect(bootstrap_servers, timeout_s, client_config), set(names or ()))
     if as_json:
         print_json([each._asdict() for each in found])
     elif quiet:

@@ -1,10 +1,9 @@
 """`cordwood group list`."""
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     Quiet,
     TimeoutSeconds,
 )
@@ -13,15 +12,15 @@ from cordwood.cli.terminal.output import print_json, print_names, print_table, r
 
 def list_groups(
     quiet: Quiet = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """List the consumer groups."""
-    from cordwood.administration.connection import Connection
     from cordwood.administration.group.view import listed
 
-    groups = listed(Connection(bootstrap_servers, timeout_s))
+    groups = listed(connect(bootstrap_servers, timeout_s, client_config))
     if as_json:
         print_json([group._asdict() for group in groups])
     elif quiet:

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.administration.group.reset import Move, move_positions, parse_target, plan
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     GroupName,
     TimeoutSeconds,
     checked_name,
@@ -71,17 +70,17 @@ def reset(
         bool, typer.Option("--execute", help="Move the positions; without it they are only shown.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the moves only, which is the default.")] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Move the positions of a group that has no members. Without --execute, only show the moves."""
-    from cordwood.administration.connection import Connection
 
     if execute and dry_run:
         raise Failure("USAGE", "--execute moves the positions, --dry-run does not", "give one of them", ExitCode.USAGE)
     target = parse_target(to, shift, back)
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     moves = plan(connection, name, topic, partitions, target)
     group = _group_if_there(connection, name)
     known, members = group is not None, len(group.members) if group is not None else 0

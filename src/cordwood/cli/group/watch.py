@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     GroupName,
     TimeoutSeconds,
     wait_s,
@@ -39,15 +38,15 @@ def watch_group(
     once: Annotated[
         bool, typer.Option("--once", help="For scripts: show the group once, after two looks for the rates, and end.")
     ] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Show a group's lag, drain rate and time to data loss, again and again. With --json each look is one line."""
-    from cordwood.administration.connection import Connection
     from cordwood.administration.group.lag import LagReader
 
-    reader = LagReader(Connection(bootstrap_servers, timeout_s), name)
+    reader = LagReader(connect(bootstrap_servers, timeout_s, client_config), name)
     if once:
         reader.look()
         time.sleep(interval_s)

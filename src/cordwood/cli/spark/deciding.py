@@ -14,7 +14,7 @@ from cordwood.spark.checkpoints.repairing import Decided
 from cordwood.wire.apis import ApiKey
 
 
-def decided_of(checkpoint: Path, family: str | None, bootstrap_servers: str, timeout_s: float) -> Decided:
+def decided_of(checkpoint: Path, family: str | None, connection: Connection) -> Decided:
     """The last decision about the query of a checkpoint. An edition of a pipeline keeps its own.
 
     `family` names the query, for a checkpoint that lost the files that name it.
@@ -22,9 +22,8 @@ def decided_of(checkpoint: Path, family: str | None, bootstrap_servers: str, tim
     if (checkpoint.parent / "edition.json").is_file():
         return _decided_by_edition(checkpoint.parent)
     owner = _owner(checkpoint, family)
-    connection = Connection(bootstrap_servers, timeout_s)
     address = transaction_coordinator(connection, coordinator_key(owner.family))
-    answer = ask(address, ApiKey.FAMILY_RECALL, 0, {"family": owner.family}, timeout_s)
+    answer = ask(address, ApiKey.FAMILY_RECALL, 0, {"family": owner.family}, connection.timeout_s)
     if answer.error_code:
         raise Failure(code_name(answer.error_code), answer.error_message or f"{owner.family} cannot be looked up")
     if answer.last_batch_id < 0 and family is not None:

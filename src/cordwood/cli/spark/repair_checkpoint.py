@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
 )
 from cordwood.cli.terminal.output import print_json, print_table, remark, say
@@ -39,7 +38,8 @@ def repair_checkpoint(
             show_default=False,
         ),
     ] = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -55,7 +55,7 @@ def repair_checkpoint(
 
     if not checkpoint.is_dir():
         raise Failure("CHECKPOINT_NOT_FOUND", f"{checkpoint} is no directory", "", ExitCode.NOT_FOUND)
-    decided = decided_of(checkpoint, family, bootstrap_servers, timeout_s)
+    decided = decided_of(checkpoint, family, connect(bootstrap_servers, timeout_s, client_config))
     try:
         repair = examine(checkpoint, decided)
     except NotRepairable as reason:

@@ -5,13 +5,12 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun, as_dry
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     MAX_PARTITIONS,
     AsJson,
     Assignments,
-    BootstrapServers,
     TimeoutSeconds,
     TopicName,
     parse_assignments,
@@ -42,7 +41,8 @@ def alter(
         typer.Option("--force", help="Add partitions to a topic with ordering.scope=key: gives its order by key up."),
     ] = False,
     dry_run: DryRun = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -52,14 +52,13 @@ def alter(
     changes the scope to `partition`, and explains the consequence.
     """
     from cordwood.administration.config.changes import change_settings, topic_resource
-    from cordwood.administration.connection import Connection
     from cordwood.administration.topic.creating import KEYS_WILL_MOVE, add_partitions
     from cordwood.administration.topic.view import partition_indexes
 
     settings = parse_assignments(config)
     if partitions is None and not settings and not delete_config:
         raise Failure("USAGE", "nothing to alter", "give --partitions, --config or --delete-config", ExitCode.USAGE)
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     before = len(partition_indexes(connection, topic))
     if settings or delete_config:
         change_settings(connection, topic_resource(topic), settings, delete_config or [], validate_only=dry_run)

@@ -6,14 +6,13 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     MAX_PARTITIONS,
     MAX_REPLICATION_FACTOR,
     AsJson,
     Assignments,
-    BootstrapServers,
     TimeoutSeconds,
     TopicName,
     parse_assignments,
@@ -58,7 +57,8 @@ def create(
         bool, typer.Option("--if-not-exists", help="If the topic exists already, change nothing and succeed.")
     ] = False,
     dry_run: DryRun = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -67,7 +67,6 @@ def create(
     Records are ordered within a partition. More partitions let more readers share the work; a topic whose records must
     all be in one order has one partition (`--order global`).
     """
-    from cordwood.administration.connection import Connection
     from cordwood.administration.topic.creating import NewTopic, create_topic, planned_shape, shape_of
     from cordwood.administration.topic.view import describe
 
@@ -76,7 +75,7 @@ def create(
         settings["ordering.scope"] = order.value
     if partitions is None and order is OrderingScope.GLOBAL:
         partitions = 1
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     wanted = NewTopic(topic, partitions, replication_factor, settings)
     created = create_topic(connection, wanted, if_not_exists=if_not_exists, dry_run=dry_run)
     if dry_run and created:

@@ -5,12 +5,11 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun, Yes, confirm
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.deleting import delete_each
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
     TopicNames,
 )
@@ -24,15 +23,15 @@ def delete(
     dry_run: DryRun = False,
     yes: Yes = False,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Delete topics with all their records. There is no way back."""
-    from cordwood.administration.connection import Connection
     from cordwood.administration.topic.view import describe
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     found = []
     for topic in dict.fromkeys(topics):
         try:

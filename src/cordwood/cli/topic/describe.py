@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     Quiet,
     TimeoutSeconds,
     checked_names,
@@ -47,7 +46,8 @@ def describe_topics(
     all_settings: Annotated[
         bool, typer.Option("--all-settings", help="Show every setting, also those with their defaults.")
     ] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -56,12 +56,11 @@ def describe_topics(
     With `--under-replicated`, `--without-leader` or `--led-by` the command lists the partitions of all topics, also of
     internal ones, in one of these states. `--quiet` prints names alone.
     """
-    from cordwood.administration.connection import Connection
     from cordwood.administration.topic.by_state import Wanted
     from cordwood.administration.topic.view import describe
     from cordwood.cli.topic.by_state import show_by_state
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     wanted = Wanted(under_replicated, without_leader, led_by)
     if wanted.any:
         show_by_state(connection, topics or [], wanted, quiet=quiet, as_json=as_json)

@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     Quiet,
     TimeoutSeconds,
 )
@@ -19,14 +18,14 @@ from cordwood.model.identifiers import INTERNAL_TOPICS
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="List the broker's internal topics, too.")] = False,
     quiet: Quiet = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """List the topics."""
-    from cordwood.administration.connection import Connection
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     metadata = connection.call(lambda: connection.admin().list_topics(timeout=timeout_s))
     topics = [
         {

@@ -6,11 +6,10 @@ import typer
 
 from cordwood.administration.topic.starting_point import StartingPoint
 from cordwood.cli.terminal.asking import DryRun, Yes, confirm
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
     TopicName,
 )
@@ -41,7 +40,8 @@ def truncate(
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -54,10 +54,9 @@ def truncate(
     where = StartingPoint.parse(before, "--before", _PLACES)
     if where.kind == "committed":
         raise Failure("USAGE", "--before does not take committed", _PLACES, ExitCode.USAGE)
-    from cordwood.administration.connection import Connection
     from cordwood.administration.topic.truncating import delete_records, plan_cuts
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     cuts = plan_cuts(connection, topic, partition, where)
     gone = sum(cut.new_start - cut.start for cut in cuts)
     if not as_json:

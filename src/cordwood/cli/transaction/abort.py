@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun, Yes, as_dry, confirm
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
     checked_name,
 )
@@ -52,7 +51,8 @@ def abort_transaction(
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -64,10 +64,9 @@ def abort_transaction(
     it in one partition. Such an abort is refused while a coordinator still has to end the transaction. In a cluster
     only the listener that brokers use among themselves takes it: give that listener as `--bootstrap-server`.
     """
-    from cordwood.administration.connection import Connection
     from cordwood.administration.transaction.in_partition import Place
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     if transactional_id is not None and (topic, partition, start_offset) == (None, None, None):
         _abort_by_id(connection, transactional_id, dry_run=dry_run, yes=yes, as_json=as_json)
     elif transactional_id is None and topic is not None and partition is not None and start_offset is not None:

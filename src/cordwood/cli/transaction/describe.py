@@ -1,10 +1,9 @@
 """`cordwood transaction describe`."""
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
     TransactionalId,
 )
@@ -13,15 +12,15 @@ from cordwood.cli.terminal.output import facts, print_json, print_table
 
 def describe_transaction(
     transactional_id: TransactionalId,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Show a transactional id: its state, its producer, how long its transaction is open, and the partitions in it."""
-    from cordwood.administration.connection import Connection
     from cordwood.administration.transaction.view import described
 
-    found = described(Connection(bootstrap_servers, timeout_s), transactional_id)
+    found = described(connect(bootstrap_servers, timeout_s, client_config), transactional_id)
     if as_json:
         print_json(found)
         return

@@ -2,11 +2,10 @@
 
 import time
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     Quiet,
     TimeoutSeconds,
 )
@@ -15,7 +14,8 @@ from cordwood.cli.terminal.output import print_json, print_names, print_table, r
 
 def list_families(
     quiet: Quiet = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -24,10 +24,9 @@ def list_families(
     Each writer has a slot of its family. A slot is joined when its writer begins, open once it has written records, and
     completing while its transaction markers are being written.
     """
-    from cordwood.administration.connection import Connection
     from cordwood.administration.transaction.family_view import families
 
-    found = families(Connection(bootstrap_servers, timeout_s))
+    found = families(connect(bootstrap_servers, timeout_s, client_config))
     if as_json:
         print_json(found)
     elif quiet:

@@ -5,11 +5,10 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun, Yes, confirm
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     TimeoutSeconds,
 )
 from cordwood.cli.terminal.output import print_json, remark, say
@@ -19,7 +18,8 @@ def forget_family(
     family: Annotated[str, typer.Argument(metavar="FAMILY", help="The family's name.", show_default=False)],
     dry_run: DryRun = False,
     yes: Yes = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -27,10 +27,9 @@ def forget_family(
 
     Only for a query that never runs again: if it does, it may write its last batch once more.
     """
-    from cordwood.administration.connection import Connection
     from cordwood.administration.transaction.family_view import aborted, described
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     found = described(connection, family)
     last = "nothing" if found["last_batch_id"] is None else f"batch {found['last_batch_id']}"
     if not (yes or as_json):

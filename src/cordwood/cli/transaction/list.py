@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
-    BootstrapServers,
     Quiet,
     TimeoutSeconds,
     checked_names,
@@ -37,7 +36,8 @@ def list_transactions(
         typer.Option("--hanging", help="Find transactions that are open in a partition, and that nobody will end."),
     ] = False,
     quiet: Quiet = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    bootstrap_servers: Servers = None,
+    client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -49,10 +49,9 @@ def list_transactions(
     compares the open transactions of all partitions with the knowledge of their coordinators, and ends with code 5 if
     it finds one.
     """
-    from cordwood.administration.connection import Connection
     from cordwood.administration.transaction.view import listed
 
-    connection = Connection(bootstrap_servers, timeout_s)
+    connection = connect(bootstrap_servers, timeout_s, client_config)
     if hanging:
         _show_hanging(connection, quiet=quiet, as_json=as_json)
         return
