@@ -33,7 +33,7 @@ _NOTES = {
     68: "Server-side assignors uniform and range; subscription by topic names and by a regular expression (RE2).",
     1: "Long poll, sessions, topic ids; replica fetches of the cluster's own brokers.",
     2: "All special timestamps, -1 to -6.",
-    29: "Always SECURITY_DISABLED: there is no authorizer yet. So are the next two.",
+    29: "SECURITY_DISABLED unless `authorizer.class.name` is set ([rights](rights.md)). So are the next two.",
     32: "Topics, brokers, groups (consumer.* settings) and loggers (of this broker, under `cordwood`).",
     43: "An unclean election lets an operator accept a loss: only partitions without a leader have one.",
     44: "The same; levels of loggers hold until the broker stops.",
