@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Set
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -75,7 +76,7 @@ class Connection:
 
     def admin(self) -> AdminClient:
         if self._admin is None:
-            configuration = self._configuration({"error_cb": self._failed})
+            configuration = self._configuration({"error_cb": partial(_note_refusal, self._refusals)})
             try:
                 self._admin = AdminClient(configuration, logger=_silent)
             except KafkaException as error:
@@ -139,10 +140,6 @@ class Connection:
             self.admin().poll(_RETRY_PAUSE_S)
             if self._refusals:
                 raise KafkaException(self._refusals[0])
-
-    def _failed(self, error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            self._refusals.append(error)
 
     def offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         """The offset that `spec` means in each partition; -1: there is none. Raises Failure for a partition whose
@@ -215,6 +212,12 @@ class Connection:
             "socket.timeout.ms": min(max(10, int(self.timeout_s * 1000)), _MAX_SOCKET_TIMEOUT_MS),
             **extra,
         }
+
+
+def _note_refusal(refusals: list[KafkaError], error: KafkaError) -> None:
+    # A callback that held the connection would make a circle with the client, whose end librdkafka does not survive.
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        refusals.append(error)
 
 
 def no_such_partition(topic: str, partition: int, indexes: list[int]) -> Failure:

@@ -7,7 +7,8 @@ import os
 import resource
 import signal
 from collections.abc import Mapping
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
@@ -17,18 +18,24 @@ from cordwood.broker.server import Server
 from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.model.settings.listeners import ListenerAddress, host_and_port
 
+if TYPE_CHECKING:
+    from cordwood.broker.secure.client_files import SecureDirectory
+
 logger = logging.getLogger("cordwood.broker")
 
 STOPPED: Final = 0
 FAILED: Final = 1
 
+_HOLDERS: Final = {"authority": "authority", "librdkafka": "for librdkafka", "java": "for Java"}
+"""How the ready line calls the files of a secure start."""
 
-def run(settings: BrokerSettings, *, as_json: bool = False) -> int:
+
+def run(settings: BrokerSettings, *, as_json: bool = False, secure: "SecureDirectory | None" = None) -> int:
     """See `cordwood.broker.serve`."""
     log_to(settings.logging_file, settings.logging_format, settings.node_id if settings.cluster_store else None)
     _allow_many_descriptors()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(settings, as_json=as_json))
+        return runner.run(_serve(settings, secure, as_json=as_json))
 
 
 def _allow_many_descriptors() -> None:
@@ -46,14 +53,20 @@ def _shown(addresses: Mapping[str, tuple[str, int]]) -> str:
     return ", ".join(str(ListenerAddress(name, *address)) for name, address in addresses.items())
 
 
-def _ready(settings: BrokerSettings, server: Server, *, as_json: bool) -> str:
+def _ready(settings: BrokerSettings, server: Server, secure: "SecureDirectory | None", *, as_json: bool) -> str:
     """The line that says that clients can connect; `as_json` in the shape that `serve --workers --json` has, too."""
+    files = None if secure is None else secure.present_files()
     if not as_json:
-        return f"cordwood ready on {_shown(server.addresses)} (data in {settings.log_dirs})"
+        named = "" if files is None else "".join(f"; {_HOLDERS[what]}: {path}" for what, path in files.items())
+        spoken = "" if files is None else f", {settings.listener_list[0].protocol}"
+        return f"cordwood ready on {_shown(server.addresses)}{spoken} (data in {settings.log_dirs}{named})"
     import json  # here, since a broker's start needs no JSON
 
     nodes = [{"id": settings.node_id, "pid": os.getpid()}]
-    return json.dumps({"bootstrap_servers": host_and_port(*server.address), "nodes": nodes})
+    ready: dict[str, Any] = {"bootstrap_servers": host_and_port(*server.address), "nodes": nodes}
+    if files is not None:
+        ready["secure"] = {"listener": settings.listener_list[0].name, **files}
+    return json.dumps(ready)
 
 
 def _say_release(node_id: int) -> None:
@@ -64,15 +77,22 @@ def _say_release(node_id: int) -> None:
     logger.info("node %d runs cordwood %s, commit %s", node_id, release.version, release.commit)
 
 
-async def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
+def _point(secure: "SecureDirectory | None", server: Server) -> None:
+    """Tells the files for clients the address: port 0 has become another by now."""
+    if secure is not None:
+        (endpoint,) = server.endpoints
+        secure.point_at(host_and_port(endpoint.host, endpoint.port))
+
+
+async def _serve(settings: BrokerSettings, secure: "SecureDirectory | None", *, as_json: bool) -> int:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # A terminal that goes away stops the broker in order, like SIGTERM. Under nohup SIGHUP stays ignored.
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, told.set)
-    server = await Server.start(settings)
-    print(_ready(settings, server, as_json=as_json), flush=True)
+    server = await Server.start(settings, before_listening=partial(_point, secure))
+    print(_ready(settings, server, secure, as_json=as_json), flush=True)
     saying = asyncio.ensure_future(asyncio.to_thread(_say_release, settings.node_id))
     garbage = collect_seldom(loop)
     stopping = asyncio.ensure_future(told.wait())

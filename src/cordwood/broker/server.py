@@ -38,6 +38,7 @@ from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
 from cordwood.cluster.metadata.known_epochs import known_epochs
 from cordwood.cluster.metadata.replaced_storage import told_by_broker
+from cordwood.cluster.metadata.rows import Endpoint
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import LEASE_MS
 from cordwood.cluster.stores.interface import StoreFailure
@@ -148,6 +149,11 @@ class Server:
         return {name: (str(address[0]), int(address[1])) for name, address in names.items()}
 
     @property
+    def endpoints(self) -> list[Endpoint]:
+        """The addresses that clients are told, one for each listener."""
+        return [advertised(*each) for each in self._bound]
+
+    @property
     def metrics_address(self) -> tuple[str, int] | None:
         """Host and port of the metrics endpoint; None if metrics are not served."""
         return None if self._metrics is None else self._metrics.address
@@ -202,7 +208,7 @@ class Server:
             boot_ms=clocks.boot_ms,
             note_epoch=self._note_epochs(image) if clustered and not storage.in_memory else None,
         )
-        await writer.start([advertised(*each) for each in self._bound])
+        await writer.start(self.endpoints)
         follower.stopped.add_done_callback(self._metadata_lost)
         if (
             clustered

@@ -1,1 +1,1 @@
-"""Rules of access as an administrator sees them: the present ones, the deciding one, and those that a program needs."""
+"""Who may do what, as an administrator sees it: users, the rules of access, the deciding one, those a program needs."""

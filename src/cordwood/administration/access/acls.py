@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from cordwood.administration.access.may_describe import check_may_describe
 from cordwood.model.acls import Acl, AclFilter, Pattern, Permission
 from cordwood.model.failure import Failure
 from cordwood.model.operations import Operation, ResourceKind
@@ -60,10 +61,11 @@ def as_json(acl: Acl) -> dict[str, Any]:
 
 def rules(connection: Connection, selected: AclFilter = EVERY_RULE) -> list[Acl]:
     """The rules that a filter selects, in a fixed order. Raises Failure."""
+    check_may_describe(connection)
     asked = _as_filter(selected)
     found = connection.ask(lambda admin: cast("Future[list[Any]]", admin.describe_acls(asked)))
     if not found and not authorizer(connection).is_on:
-        # librdkafka drops the error of the answer, and so a refusal: the question for the authorizer is refused, too.
+        # librdkafka drops the error of the answer.
         raise Failure(
             "SECURITY_DISABLED",
             "the brokers have no rules of access: authorizer.class.name is not set",

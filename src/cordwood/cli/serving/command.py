@@ -71,6 +71,14 @@ def serve(
             "each core.",
         ),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            help="Serve TLS, and ask clients for passwords and rights. The first start makes all that it takes, in "
+            "DIR/secure.",
+        ),
+    ] = False,
     as_json: AsJson = False,
     assignments: Annotated[
         list[str] | None,
@@ -91,12 +99,16 @@ def serve(
     With `--workers` a supervisor runs several brokers, each with its part of the partitions, and restarts those that
     end. The number may change at any start.
 
+    With `--secure` the one listener speaks SASL_SSL. The directory `secure` has an authority of the broker's own, and
+    files with which the user `admin`, who may do everything, logs in: `librdkafka.properties` and `java.properties`.
+    Later starts take what is there (docs/security.md).
+
     `--json` prints one line when all brokers serve, one or several:
     `{"bootstrap_servers": "...", "nodes": [{"id": 1, "pid": 4711}]}`. The broker's own log stays as it is
     (`--log-format json`).
     """
     flags = Flags(
-        data_dir, listen, config, cluster, store, node_id, rack, log_format, log_file, tuple(assignments or ())
+        data_dir, listen, config, cluster, store, node_id, rack, log_format, log_file, tuple(assignments or ()), secure
     )
     if workers is not None:
         from cordwood.cli.serving.workers import serve_with_workers

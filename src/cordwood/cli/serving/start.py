@@ -36,6 +36,7 @@ class Flags(NamedTuple):
     log_format: str | None = None
     log_file: str | None = None
     assignments: tuple[str, ...] = ()
+    secure: bool = False
 
 
 _LONG_NAMES = {"-d": "--data-dir", "-l": "--listen", "-c": "--config", "-s": "--set"}
@@ -58,8 +59,12 @@ def plain_serve_flags(arguments: Sequence[str]) -> Flags | None:
         return None
     values: dict[str, str] = {}
     assignments: list[str] = []
+    secure = False
     rest = iter(arguments[1:])
     for word in rest:
+        if word == "--secure":
+            secure = True
+            continue
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         name = _LONG_NAMES.get(name, name)
         if name not in _FIELDS and name != "--set":
@@ -73,7 +78,7 @@ def plain_serve_flags(arguments: Sequence[str]) -> Flags | None:
             assignments.append(value)
         else:
             values[_FIELDS[name]] = value
-    return Flags(**values, assignments=tuple(assignments))
+    return Flags(**values, assignments=tuple(assignments), secure=secure)
 
 
 def start(flags: Flags, *, as_json: bool = False) -> int:
@@ -85,7 +90,15 @@ def start(flags: Flags, *, as_json: bool = False) -> int:
             print(f"warning: {overridden}", file=sys.stderr, flush=True)
         from cordwood.broker import serve
 
-        return serve(settings, as_json=as_json)
+        if not flags.secure:
+            return serve(settings, as_json=as_json)
+        # Imported only for a secure start, to keep the others quick.
+        from cordwood.broker.secure.preparing import prepare
+
+        settings, directory, remark = prepare(settings)
+        if remark:
+            print(remark, file=sys.stderr, flush=True)
+        return serve(settings, as_json=as_json, secure=directory)
     except Failure as failure:
         wrong = failure
     except LogFileFailure as error:

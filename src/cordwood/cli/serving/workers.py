@@ -29,6 +29,13 @@ def serve_with_workers(flags: Flags, workers: str, *, as_json: bool) -> None:
             "for a cluster over several machines start one `cordwood serve --store` on each",
             ExitCode.USAGE,
         )
+    if flags.secure:
+        raise Failure(
+            "USAGE",
+            "--secure and --workers do not go together yet: workers speak plain text with their supervisor",
+            "run one broker with --secure, or set TLS, users and rights by hand as docs/security.md says",
+            ExitCode.USAGE,
+        )
     from cordwood.broker.machine.log_lines import log_to
 
     try:

@@ -18,7 +18,7 @@ def list_users(
     as_json: AsJson = False,
 ) -> None:
     """List the users, with their mechanisms and iterations."""
-    from cordwood.administration.users import users
+    from cordwood.administration.access.users import users
 
     found = users(connect(bootstrap_servers, timeout_s, client_config))
     if as_json:

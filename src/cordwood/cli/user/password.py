@@ -20,7 +20,7 @@ def change_password(
     as_json: AsJson = False,
 ) -> None:
     """Change a user's password, for all mechanisms of the user. Open connections stay until they log in again."""
-    from cordwood.administration.users import existing_user, set_password
+    from cordwood.administration.access.users import existing_user, set_password
     from cordwood.cli.terminal.output import print_json, remark, say
 
     connection = connect(bootstrap_servers, timeout_s, client_config)

@@ -2,6 +2,7 @@
 can read while the command runs."""
 
 import os
+import secrets
 import sys
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from cordwood.cli.terminal.options import checked_name
 from cordwood.model.failure import ExitCode, Failure
 
 VARIABLE = "CORDWOOD_USER_PASSWORD"
+_GENERATED_BYTES = 24
 
 UserName = Annotated[
     str, typer.Argument(metavar="USER", callback=checked_name, help="The user's name.", show_default=False)
@@ -26,9 +28,12 @@ PasswordFile = Annotated[
 ]
 
 
-def new_password(name: str, file: str | None) -> str:
-    """The password for a user. A usage error if there is none."""
+def new_password(name: str, file: str | None, *, generated: bool = False) -> str:
+    """The password for a user. A usage error if there is none. `generated`: it is written into a file, so nobody has to
+    know it, and one is made up if none is given."""
     password = _read(file) if file is not None else os.environ.get(VARIABLE)
+    if password is None and generated:
+        return secrets.token_urlsafe(_GENERATED_BYTES)
     if password is None:
         if not sys.stdin.isatty():
             raise Failure(

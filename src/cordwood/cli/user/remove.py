@@ -20,8 +20,8 @@ def remove_user(
     as_json: AsJson = False,
 ) -> None:
     """Remove a user. Open connections stay until they log in again."""
-    from cordwood.administration.users import existing_user
-    from cordwood.administration.users import remove_user as remove
+    from cordwood.administration.access.users import existing_user
+    from cordwood.administration.access.users import remove_user as remove
     from cordwood.cli.terminal.output import print_json, remark, say
 
     connection = connect(bootstrap_servers, timeout_s, client_config)

@@ -32,24 +32,26 @@ def add_first_user(
     mechanisms: Sequence[ScramMechanism],
     iterations: int,
     *,
+    replace: bool = False,
     dry_run: bool = False,
 ) -> None:
     """Writes a user into the store of the cluster that the settings name, or into that of a data directory without a
-    broker. Raises Failure, also for a user that exists. `dry_run`: an existing store is looked at, not changed."""
+    broker. Raises Failure, also for a user that exists, unless `replace`. `dry_run`: an existing store is looked at,
+    not changed."""
     keys = [
         UserChange(name, mechanism, make_keys(mechanism, password, os.urandom(USUAL_SHAPE.salt_bytes), iterations))
         for mechanism in mechanisms
     ]
     try:
         if settings.cluster_store:
-            asyncio.run(_in_store(lambda: open_store(settings), settings, keys, dry_run=dry_run))
+            asyncio.run(_in_store(lambda: open_store(settings), settings, keys, replace=replace, dry_run=dry_run))
         else:
-            _in_directory(settings, keys, dry_run=dry_run)
+            _in_directory(settings, keys, replace=replace, dry_run=dry_run)
     except EnvironmentFailure as failure:
         raise Failure("STORAGE", str(failure), "nothing was changed") from failure
 
 
-def _in_directory(settings: BrokerSettings, changes: Sequence[UserChange], *, dry_run: bool) -> None:
+def _in_directory(settings: BrokerSettings, changes: Sequence[UserChange], *, replace: bool, dry_run: bool) -> None:
     path = os.path.abspath(settings.data_directories[0])
     if dry_run and not os.path.exists(os.path.join(path, METADATA_FILE)):
         return
@@ -58,7 +60,7 @@ def _in_directory(settings: BrokerSettings, changes: Sequence[UserChange], *, dr
     try:
         held.take()
         try:
-            asyncio.run(_in_store(lambda: open_own_store(held), settings, changes, dry_run=dry_run))
+            asyncio.run(_in_store(lambda: open_own_store(held), settings, changes, replace=replace, dry_run=dry_run))
         finally:
             held.release()
     finally:
@@ -70,6 +72,7 @@ async def _in_store(
     settings: BrokerSettings,
     changes: Sequence[UserChange],
     *,
+    replace: bool,
     dry_run: bool,
 ) -> None:
     store = await opened()
@@ -79,7 +82,7 @@ async def _in_store(
             await carry_out(store, plan_cluster_id(new_cluster_id(uuid.uuid4()), image.metadata_versions.highest))
         image.load(await store.list(""))
         (name,) = {change.name for change in changes}
-        if name in image.users.rows:
+        if name in image.users.rows and not replace:
             raise Failure(
                 "DUPLICATE_RESOURCE",
                 f"there is a user {name!r} already",

@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import ScramMechanism as ClientMechanism
 
+from cordwood.administration.access.may_describe import check_may_describe
 from cordwood.model.credentials import USUAL_SHAPE, ScramMechanism
 from cordwood.model.failure import ExitCode, Failure, near_names
 
@@ -35,6 +36,7 @@ class User(NamedTuple):
 
 def users(connection: Connection) -> list[User]:
     """All users, by name. Raises Failure."""
+    check_may_describe(connection)
     described = connection.ask(lambda admin: cast("Future[Any]", admin.describe_user_scram_credentials()))
     return [
         User(
