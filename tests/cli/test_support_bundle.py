@@ -6,8 +6,9 @@ from pathlib import Path
 
 from tests.cli.conftest import Cordwood
 
-from cordwood.cli.support_bundle import metrics_of, without_secrets
+from cordwood.cli.support_bundle import metrics_of, of_the_machine, without_secrets
 from cordwood.embedded import Broker, Cluster
+from cordwood.model.settings.configuration import load_settings
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -90,6 +91,20 @@ def test_a_bundle_of_a_cluster_has_the_log_the_files_and_the_ports_of_every_brok
         assert b"meta.properties" in parts[f"files-{node}.txt"]
         assert b"9092" not in parts[f"doctor-{node}.json"]
     assert set(json.loads(parts["settings.json"])) == {"1", "2"}
+
+
+def test_a_broker_with_tls_is_described_without_its_keys() -> None:
+    told = {
+        "node.id": "1",
+        "listeners": "USERS://h:1,127.0.0.1:2",
+        "listener.security.protocol.map": "USERS:SASL_SSL,PLAINTEXT:PLAINTEXT",
+        "metrics.listener": "https://h:3",
+        "ssl.keystore.location": "broker.pem",
+    }
+    settings = load_settings(settings=of_the_machine(told))
+    assert [listener.name for listener in settings.listener_list] == ["USERS", "PLAINTEXT"]
+    assert settings.metrics_address is not None
+    assert settings.metrics_address.port == 3
 
 
 def test_secrets_are_known_by_their_names_and_places() -> None:

@@ -20,7 +20,7 @@ from cordwood.cli.terminal.options import (
     TimeoutSeconds,
 )
 from cordwood.model.failure import Failure
-from cordwood.model.settings.listeners import EVERY_INTERFACE, host_and_port, parse_address
+from cordwood.model.settings.listeners import EVERY_INTERFACE, PLAINTEXT, host_and_port, parse_address
 from cordwood.model.settings.setting import HIDDEN
 from cordwood.model.settings.storage_settings import directories_in
 
@@ -181,13 +181,13 @@ def _brokers_here(
         return [
             BrokerHere(
                 f"-{broker}" if len(found) > 1 else "",
-                load_settings(settings=_of_the_machine(texts)),
+                load_settings(settings=of_the_machine(texts)),
                 log_file if log_file is not None and len(found) == 1 else _log_file_of(texts),
             )
             for broker, texts in found.items()
         ]
     texts = dict(next(iter(told.values()))) if len(told) == 1 else {}
-    own = {**_of_the_machine(texts), **({"log.dirs": data_dir} if data_dir is not None else {})}
+    own = {**of_the_machine(texts), **({"log.dirs": data_dir} if data_dir is not None else {})}
     return [BrokerHere("", load_settings(settings=own), log_file or _log_file_of(texts))]
 
 
@@ -214,9 +214,16 @@ def _log_file_of(texts: Mapping[str, str]) -> str:
     return texts.get("logging.file") or (beside if os.path.isfile(beside) else "")
 
 
-def _of_the_machine(texts: Mapping[str, str]) -> dict[str, str]:
-    """The settings that the doctor looks at."""
-    return {name: texts[name] for name in _MACHINE_SETTINGS if texts.get(name)}
+def of_the_machine(texts: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the doctor looks at. It looks at the ports of listeners, and nobody tells the keys and
+    certificates of those with TLS: they are described without."""
+    found = {name: texts[name] for name in _MACHINE_SETTINGS if texts.get(name)}
+    if "listeners" in found:
+        names = [parse_address(each).name for each in found["listeners"].split(",")]
+        found["listener.security.protocol.map"] = ",".join(f"{name}:{PLAINTEXT}" for name in names)
+    if METRICS_LISTENER in found:
+        found[METRICS_LISTENER] = found[METRICS_LISTENER].removeprefix("https://")
+    return found
 
 
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
