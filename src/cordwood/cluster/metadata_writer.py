@@ -21,7 +21,6 @@ from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.metadata.rows import PRODUCER_ID_BLOCK, BrokerRow, Endpoint
 from cordwood.cluster.partition_writer import PartitionName, PartitionWriter
 from cordwood.cluster.plan_execution import TOPICS_AT_ONCE, PlanExecution
-from cordwood.cluster.planner.acls import AclAlteration, plan_create_acls, plan_delete_acls
 from cordwood.cluster.planner.configs import (
     ConfigAlteration,
     ConfigChange,
@@ -37,6 +36,8 @@ from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange, IsrOutcome, batches, together
 from cordwood.cluster.planner.placement import places
 from cordwood.cluster.planner.registration import plan_producer_ids
+from cordwood.cluster.planner.security.acls import AclAlteration, plan_create_acls, plan_delete_acls
+from cordwood.cluster.planner.security.users import UserAlteration, UserChange, plan_alter_users
 from cordwood.cluster.planner.topic_configs import text_weight
 from cordwood.cluster.planner.topics import (
     MorePartitions,
@@ -48,7 +49,6 @@ from cordwood.cluster.planner.topics import (
     plan_create_topics,
     plan_delete_topics,
 )
-from cordwood.cluster.planner.users import UserAlteration, UserChange, plan_alter_users
 from cordwood.cluster.registration import ALONE, LEASE_MS, BrokerRegistration, LeaseHolder, NoteEpoch, Standing
 from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, StoreFailure
 from cordwood.cluster.stores.leases import monotonic_ms

@@ -11,12 +11,12 @@ from typing import TypeVar
 from cordwood.cluster.authority import Authority
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.metadata.strays import StrayPartitions, Strays
-from cordwood.cluster.planner.acls import AclAlteration
 from cordwood.cluster.planner.configs import ConfigAlteration
+from cordwood.cluster.planner.security.acls import AclAlteration
+from cordwood.cluster.planner.security.users import UserAlteration
 from cordwood.cluster.planner.store_transactions import Plan
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import PartitionAddition, TopicCreation, TopicDeletion
-from cordwood.cluster.planner.users import UserAlteration
 from cordwood.cluster.stores.interface import TxnResult
 from cordwood.model.errors import ErrorCode, ProtocolError
 

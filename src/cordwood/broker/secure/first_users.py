@@ -13,7 +13,7 @@ from cordwood.broker.storage.storage import METADATA_FILE, open_own_store, open_
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.rows import CLUSTER_ID, IMPORT
 from cordwood.cluster.planner.registration import plan_cluster_id
-from cordwood.cluster.planner.users import SECRET_BYTES, UserChange, plan_alter_users
+from cordwood.cluster.planner.security.users import SECRET_BYTES, UserChange, plan_alter_users
 from cordwood.cluster.registration import new_cluster_id
 from cordwood.cluster.stores.interface import MetadataStore
 from cordwood.log.directory.data_directory import DataDirectory

@@ -19,7 +19,7 @@ from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
-    from cordwood.cluster.planner.acls import AclAlteration
+    from cordwood.cluster.planner.security.acls import AclAlteration
     from cordwood.node.loop.loop import Loop
     from cordwood.node.loop.reports import Reports
     from cordwood.node.requests.access import Access

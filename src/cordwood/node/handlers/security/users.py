@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.cluster.planner.users import UserChange
+from cordwood.cluster.planner.security.users import UserChange
 from cordwood.model.credentials import ScramKeys, ScramMechanism
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.operations import Operation, ResourceKind
@@ -20,7 +20,7 @@ from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
-    from cordwood.cluster.planner.users import UserAlteration
+    from cordwood.cluster.planner.security.users import UserAlteration
     from cordwood.node.loop.loop import Loop
     from cordwood.node.loop.reports import Reports
     from cordwood.wire.message_types.alter_user_scram_credentials import AlterUserScramCredentials
@@ -63,8 +63,10 @@ def describe_users(rooms: UserRooms, request: Request[DescribeUserScramCredentia
                 f"Attempt to describe a user credential that does not exist: {name}",
             )
             return {"user": name, **status(refusal), "credential_infos": ()}
-        infos = [{"mechanism": int(mechanism), "iterations": keys.iterations} for mechanism, keys in row.keys.items()]
-        return {"user": name, **status(None), "credential_infos": infos}  # type: ignore[typeddict-item]
+        infos: list[DescribeUserScramCredentials.AnswerCredentialInfo] = [
+            {"mechanism": int(mechanism), "iterations": keys.iterations} for mechanism, keys in row.keys.items()
+        ]
+        return {"user": name, **status(None), "credential_infos": infos}
 
     request.answer(results=Made(list(asked), described))
 

@@ -1,0 +1,1 @@
+"""Plans changes of users and of the rules of access."""
