@@ -17,7 +17,7 @@ from cordwood.client.errors import BrokerUnreachable, SecurityFailure
 from cordwood.client.settings import ClientSettings
 from cordwood.embedded import Broker
 from cordwood.model.identifiers import TopicPartition
-from cordwood.security.connection_settings import PLAIN_TEXT, SaslSettings, Security, TlsSettings
+from cordwood.security.connection_settings import PLAIN_TEXT, ClientLogIn, ClientTls, Security
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.asking import encode_request
 
@@ -46,7 +46,7 @@ def broker(files: TlsFiles) -> Iterator[Broker]:
 
 
 def of_user(broker: Broker, files: TlsFiles, mechanism: str, password: str = PASSWORD) -> ClientSettings:
-    security = Security(TlsSettings(str(files.truststore)), SaslSettings(mechanism, USER, password))
+    security = Security(ClientTls(str(files.truststore)), ClientLogIn(mechanism, USER, password))
     return ClientSettings(broker.listeners["USERS"], security=security)
 
 
@@ -97,7 +97,7 @@ def test_a_wrong_password_ends_the_attempt_at_once(broker: Broker, files: TlsFil
 def test_a_mechanism_that_is_not_served(files: TlsFiles) -> None:
     settings = {"listeners": "USERS://127.0.0.1:0,B://127.0.0.1:0", "inter.broker.listener.name": "B"}
     settings |= {"listener.security.protocol.map": "USERS:SASL_PLAINTEXT,B:PLAINTEXT"}
-    security = Security(None, SaslSettings("PLAIN", USER, PASSWORD))
+    security = Security(None, ClientLogIn("PLAIN", USER, PASSWORD))
     with Broker(settings=settings) as broker:
         with (
             Cluster(ClientSettings(broker.listeners["USERS"], security=security)) as cluster,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from cordwood.client.errors import SecurityFailure, error_code
 from cordwood.model.credentials import PLAIN, SCRAM_NAMES
 from cordwood.model.errors import ErrorCode
-from cordwood.security.connection_settings import SaslSettings
+from cordwood.security.connection_settings import ClientLogIn
 from cordwood.security.scram_client import ScramClient, Untrusted
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.asking import decode_response, encode_request
@@ -35,7 +35,7 @@ class Asker(Protocol):
     def request(self, api_key: int, version: int, body: bytes) -> memoryview: ...
 
 
-def log_in(broker: Asker, sasl: SaslSettings) -> float | None:
+def log_in(broker: Asker, sasl: ClientLogIn) -> float | None:
     """Proves the user. Returns the time (`time.monotonic`) to do so again; None: the session has no end. Raises
     SecurityFailure, BrokerUnreachable, or BadResponse."""
     body = encode_request(ApiKey.SASL_HANDSHAKE, _VERSION, {"mechanism": sasl.mechanism})
@@ -56,7 +56,7 @@ def log_in(broker: Asker, sasl: SaslSettings) -> float | None:
     return began_s + lifetime_ms / 1000 * random.uniform(*_RENEW_AFTER) if lifetime_ms > 0 else None
 
 
-def _prove(send: Callable[[bytes], SaslAuthenticate.Response], name: str, sasl: SaslSettings) -> int:
+def _prove(send: Callable[[bytes], SaslAuthenticate.Response], name: str, sasl: ClientLogIn) -> int:
     """Takes the steps of the mechanism. Returns the session's lifetime in ms; 0: it has no end."""
     if sasl.mechanism == PLAIN:
         return send(f"\0{sasl.username}\0{sasl.password}".encode()).session_lifetime_ms
@@ -69,7 +69,7 @@ def _prove(send: Callable[[bytes], SaslAuthenticate.Response], name: str, sasl: 
     return last.session_lifetime_ms
 
 
-def _authenticate(broker: Asker, sasl: SaslSettings, token: bytes) -> SaslAuthenticate.Response:
+def _authenticate(broker: Asker, sasl: ClientLogIn, token: bytes) -> SaslAuthenticate.Response:
     body = encode_request(ApiKey.SASL_AUTHENTICATE, _VERSION, {"auth_bytes": token})
     answer = decode_response(
         ApiKey.SASL_AUTHENTICATE, _VERSION, broker.request(ApiKey.SASL_AUTHENTICATE, _VERSION, body)

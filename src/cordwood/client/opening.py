@@ -10,7 +10,7 @@ from cordwood.client.transports.plain import PlainTransport
 from cordwood.client.transports.transport import Transport
 
 if TYPE_CHECKING:
-    from cordwood.security.connection_settings import TlsSettings
+    from cordwood.security.connection_settings import ClientTls
 
 
 def open_transport(host: str, port: int, settings: ClientSettings, name: str) -> Transport:
@@ -49,7 +49,7 @@ def _connect(host: str, port: int, settings: ClientSettings, name: str) -> socke
     return connected
 
 
-def _over_tls(connected: socket.socket, tls: "TlsSettings", host: str, deadline_s: float, name: str) -> Transport:
+def _over_tls(connected: socket.socket, tls: "ClientTls", host: str, deadline_s: float, name: str) -> Transport:
     # A client in plain text starts without OpenSSL.
     import ssl
 

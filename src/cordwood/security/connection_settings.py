@@ -52,7 +52,7 @@ _INSTEAD: Final = {
 
 
 @dataclass(frozen=True)
-class TlsSettings:
+class ClientTls:
     ca_location: str = ""
     """A PEM file, or a directory of them. Without it and `ca_pem` the system's authorities are trusted."""
     ca_pem: str = field(default="", repr=False)
@@ -66,7 +66,7 @@ class TlsSettings:
 
 
 @dataclass(frozen=True)
-class SaslSettings:
+class ClientLogIn:
     mechanism: str
     username: str
     password: str = field(repr=False)
@@ -76,8 +76,8 @@ class SaslSettings:
 class Security:
     """Who a client is, and how it knows its brokers. Without settings: plain text, and no log-in."""
 
-    tls: TlsSettings | None = None
-    sasl: SaslSettings | None = None
+    tls: ClientTls | None = None
+    sasl: ClientLogIn | None = None
 
     @property
     def protocol(self) -> str:
@@ -143,7 +143,7 @@ def _not_taken(name: str) -> str:
     return f"{name} is not taken: {cure}"
 
 
-def _tls(settings: Mapping[str, str]) -> TlsSettings:
+def _tls(settings: Mapping[str, str]) -> ClientTls:
     check = settings.get(HOST_CHECK, "https").lower()
     if check not in ("https", "none", ""):
         raise ValueError(f"{HOST_CHECK}={check!r:.60}: it is https, or none")
@@ -151,7 +151,7 @@ def _tls(settings: Mapping[str, str]) -> TlsSettings:
         raise ValueError(f"{CA_LOCATION} and {CA_PEM} are both given: one of them names the authorities")
     if settings.get(KEY) and not settings.get(CERTIFICATE):
         raise ValueError(f"{KEY} is given without {CERTIFICATE}: a key alone proves nothing")
-    return TlsSettings(
+    return ClientTls(
         # librdkafka has this word for the system's authorities.
         "" if settings.get(CA_LOCATION) == "probe" else settings.get(CA_LOCATION, ""),
         settings.get(CA_PEM, ""),
@@ -163,7 +163,7 @@ def _tls(settings: Mapping[str, str]) -> TlsSettings:
     )
 
 
-def _sasl(settings: Mapping[str, str]) -> SaslSettings:
+def _sasl(settings: Mapping[str, str]) -> ClientLogIn:
     for name in _OF_SASL:
         if not settings.get(name):
             listed = f": one of {', '.join(SASL_MECHANISMS)}" if name == MECHANISM else ""
@@ -171,4 +171,4 @@ def _sasl(settings: Mapping[str, str]) -> SaslSettings:
     mechanism = settings[MECHANISM].upper()
     if mechanism not in SASL_MECHANISMS:
         raise ValueError(f"{MECHANISM}={settings[MECHANISM]!r:.60} is not taken: one of {', '.join(SASL_MECHANISMS)}")
-    return SaslSettings(mechanism, settings[USERNAME], settings[PASSWORD])
+    return ClientLogIn(mechanism, settings[USERNAME], settings[PASSWORD])

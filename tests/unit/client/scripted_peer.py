@@ -13,7 +13,7 @@ from tests.certificates import TlsFiles
 
 from cordwood.client.connection import Connection
 from cordwood.client.settings import ClientSettings
-from cordwood.security.connection_settings import PLAIN_TEXT, Security, TlsSettings
+from cordwood.security.connection_settings import PLAIN_TEXT, ClientTls, Security
 
 Script = Callable[["Peer"], None]
 
@@ -55,7 +55,7 @@ class ScriptedPeer:
     def __init__(self, script: Script, tls: TlsFiles | None = None) -> None:
         """`tls` are the peer's certificate and its authority: without them it speaks plain text."""
         self._script = script
-        self._security = PLAIN_TEXT if tls is None else Security(TlsSettings(str(tls.truststore)))
+        self._security = PLAIN_TEXT if tls is None else Security(ClientTls(str(tls.truststore)))
         self._context: ssl.SSLContext | None = None
         if tls is not None:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from cordwood.client.settings import ClientSettings
-from cordwood.security.connection_settings import PLAIN_TEXT, SaslSettings, Security, TlsSettings, parse_security
+from cordwood.security.connection_settings import PLAIN_TEXT, ClientLogIn, ClientTls, Security, parse_security
 
 LOG_IN = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice", "sasl.password": "s3cret"}
 
@@ -27,8 +27,8 @@ def test_all_settings_and_back_to_librdkafka() -> None:
     }
     security = parse_security({**given, "sasl.mechanisms": "SCRAM-SHA-256", "client.id": "x"})
     assert security == Security(
-        TlsSettings("ca.pem", "", "client.pem", "client.key", "open!", checks_host=False),
-        SaslSettings("SCRAM-SHA-256", "alice", "s3cret"),
+        ClientTls("ca.pem", "", "client.pem", "client.key", "open!", checks_host=False),
+        ClientLogIn("SCRAM-SHA-256", "alice", "s3cret"),
     )
     assert security.for_librdkafka() == given
 

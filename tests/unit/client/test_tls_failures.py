@@ -15,7 +15,7 @@ from tests.unit.client.test_client_connection import KEY, VERSION, ask, echo
 from cordwood.client.connection import Connection
 from cordwood.client.errors import BrokerUnreachable, ClientError, SecurityFailure
 from cordwood.client.settings import ClientSettings
-from cordwood.security.connection_settings import Security, TlsSettings
+from cordwood.security.connection_settings import ClientTls, Security
 
 DAY = datetime.timedelta(days=1)
 
@@ -25,7 +25,7 @@ def files(tmp_path: Path) -> TlsFiles:
     return tls_files(tmp_path)
 
 
-def connect(peer: ScriptedPeer, tls: TlsSettings, host: str = "127.0.0.1") -> Connection:
+def connect(peer: ScriptedPeer, tls: ClientTls, host: str = "127.0.0.1") -> Connection:
     return Connection(host, peer.port, ClientSettings("a:1", security=Security(tls), connect_timeout_ms=20_000))
 
 
@@ -33,10 +33,10 @@ def test_a_certificate_of_an_unknown_authority(files: TlsFiles, tmp_path: Path) 
     other = tmp_path / "other.pem"
     other.write_bytes(Authority("another authority").pem)
     with ScriptedPeer(echo, files) as peer:
-        for tls in (TlsSettings(str(other)), TlsSettings()):
+        for tls in (ClientTls(str(other)), ClientTls()):
             with pytest.raises(SecurityFailure, match=r"is not trusted: no authority of .* ssl\.ca\.location has to"):
                 connect(peer, tls)
-        assert ask(connect(peer, TlsSettings(ca_pem=files.authority.pem.decode())), b"one") == b"one"
+        assert ask(connect(peer, ClientTls(ca_pem=files.authority.pem.decode())), b"one") == b"one"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_certificate_at_the_wrong_time(
 ) -> None:
     files.write(files.authority.issue(begins=begins, lasts=lasts))
     with ScriptedPeer(echo, files) as peer, pytest.raises(SecurityFailure, match=reason):
-        connect(peer, TlsSettings(str(files.truststore)))
+        connect(peer, ClientTls(str(files.truststore)))
 
 
 def test_a_certificate_for_another_host(files: TlsFiles) -> None:
@@ -55,8 +55,8 @@ def test_a_certificate_for_another_host(files: TlsFiles) -> None:
     with ScriptedPeer(echo, files) as peer:
         for host in ("127.0.0.1", "localhost"):
             with pytest.raises(SecurityFailure, match=f"for other names than {host}"):
-                connect(peer, TlsSettings(str(files.truststore)), host)
-        unchecked = connect(peer, TlsSettings(str(files.truststore), checks_host=False))
+                connect(peer, ClientTls(str(files.truststore)), host)
+        unchecked = connect(peer, ClientTls(str(files.truststore), checks_host=False))
         assert ask(unchecked, b"one") == b"one"
 
 
@@ -65,12 +65,12 @@ def test_a_listener_in_plain_text_that_answers() -> None:
         ScriptedPeer(lambda peer: peer.socket.sendall(b"HTTP/1.1 400 Bad")) as peer,
         pytest.raises(SecurityFailure, match="speaks plain text at this port"),
     ):
-        connect(peer, TlsSettings())
+        connect(peer, ClientTls())
 
 
 def test_a_listener_in_plain_text_that_hangs_up() -> None:
     with ScriptedPeer(lambda peer: None) as peer, pytest.raises(BrokerUnreachable, match="broke off the TLS handshake"):
-        connect(peer, TlsSettings())
+        connect(peer, ClientTls())
 
 
 def test_a_listener_with_tls_that_hears_plain_text(files: TlsFiles) -> None:
@@ -89,7 +89,7 @@ def test_a_peer_that_stalls_in_the_handshake_is_not_waited_for_longer_than_allow
         done.wait(30)
 
     with ScriptedPeer(script) as peer:
-        settings = ClientSettings("a:1", security=Security(TlsSettings()), connect_timeout_ms=200)
+        settings = ClientSettings("a:1", security=Security(ClientTls()), connect_timeout_ms=200)
         with pytest.raises(BrokerUnreachable, match="did not end the TLS handshake in time"):
             Connection("127.0.0.1", peer.port, settings)
         done.set()
@@ -103,7 +103,7 @@ def test_a_peer_that_sends_its_handshake_byte_by_byte_is_not_waited_for_longer_t
             time.sleep(0.02)
 
     with ScriptedPeer(script) as peer:
-        settings = ClientSettings("a:1", security=Security(TlsSettings()), connect_timeout_ms=300)
+        settings = ClientSettings("a:1", security=Security(ClientTls()), connect_timeout_ms=300)
         with pytest.raises(BrokerUnreachable, match="did not end the TLS handshake in time"):
             Connection("127.0.0.1", peer.port, settings)
 
@@ -122,17 +122,17 @@ def test_a_client_proves_itself_by_a_certificate(files: TlsFiles, tmp_path: Path
     issued = files.authority.issue(name(CN="alice"))
     certificate, key = _client_files(issued, tmp_path, "open!")
     with AskingPeer(files) as peer:
-        tls = TlsSettings(str(files.truststore), "", certificate, key, "open!")
+        tls = ClientTls(str(files.truststore), "", certificate, key, "open!")
         assert ask(connect(peer, tls), b"one") == b"one"
         with pytest.raises(SecurityFailure, match=r"ssl\.key\.password has to open it") as refused:
-            connect(peer, TlsSettings(str(files.truststore), "", certificate, key, "wrong!"))
+            connect(peer, ClientTls(str(files.truststore), "", certificate, key, "wrong!"))
         assert "wrong!" not in str(refused.value)
         with pytest.raises(SecurityFailure, match=r"ssl\.key\.password"):
-            connect(peer, TlsSettings(str(files.truststore), "", certificate, key))
+            connect(peer, ClientTls(str(files.truststore), "", certificate, key))
         with pytest.raises(
             SecurityFailure, match=r"missing\.pem or ssl\.key\.location=.* cannot be read: No such file"
         ):
-            connect(peer, TlsSettings(str(files.truststore), "", "missing.pem", key))
+            connect(peer, ClientTls(str(files.truststore), "", "missing.pem", key))
 
 
 def test_a_client_without_the_certificate_that_a_listener_asks_for(files: TlsFiles) -> None:
@@ -141,7 +141,7 @@ def test_a_client_without_the_certificate_that_a_listener_asks_for(files: TlsFil
         pytest.raises(ClientError, match=r"certificate required: the listener asks for a certificate: set"),
     ):
         # A request on its way could meet the end of the connection before the reason.
-        connect(peer, TlsSettings(str(files.truststore))).receive(1)
+        connect(peer, ClientTls(str(files.truststore))).receive(1)
 
 
 def test_authorities_that_cannot_be_read(files: TlsFiles, tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ def test_authorities_that_cannot_be_read(files: TlsFiles, tmp_path: Path) -> Non
     with ScriptedPeer(echo, files) as peer:
         for location, reason in [("missing.pem", "cannot be read: No such file"), ("empty.pem", "has no certificate")]:
             with pytest.raises(SecurityFailure, match=rf"ssl\.ca\.location=.*{location} {reason}"):
-                connect(peer, TlsSettings(str(tmp_path / location)))
+                connect(peer, ClientTls(str(tmp_path / location)))
         with pytest.raises(SecurityFailure, match=r"ssl\.ca\.pem"):
-            connect(peer, TlsSettings(ca_pem="nothing"))
+            connect(peer, ClientTls(ca_pem="nothing"))
 
 
 def test_the_socket_of_a_failed_handshake_is_closed(files: TlsFiles) -> None:
@@ -168,7 +168,7 @@ def test_the_socket_of_a_failed_handshake_is_closed(files: TlsFiles) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(SecurityFailure):
-            Connection("127.0.0.1", listener.getsockname()[1], ClientSettings("a:1", security=Security(TlsSettings())))
+            Connection("127.0.0.1", listener.getsockname()[1], ClientSettings("a:1", security=Security(ClientTls())))
         thread.join(30)
         assert not thread.is_alive()
     assert heard

@@ -11,7 +11,7 @@ from cordwood.security.connection_settings import (
     HOST_CHECK,
     KEY,
     KEY_PASSWORD,
-    TlsSettings,
+    ClientTls,
 )
 
 _EXPIRED: Final = 10
@@ -25,7 +25,7 @@ class TlsRefused(Exception):
     """No connection over TLS: a setting, or a certificate, is wrong. Another attempt would end alike."""
 
 
-def context_of(tls: TlsSettings, name: str = "the broker") -> ssl.SSLContext:
+def context_of(tls: ClientTls, name: str = "the broker") -> ssl.SSLContext:
     """Reads the files of the settings. Raises TlsRefused, which names the setting and the file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -36,7 +36,7 @@ def context_of(tls: TlsSettings, name: str = "the broker") -> ssl.SSLContext:
     return context
 
 
-def _trust(context: ssl.SSLContext, tls: TlsSettings, name: str) -> None:
+def _trust(context: ssl.SSLContext, tls: ClientTls, name: str) -> None:
     setting, shown = (CA_PEM, CA_PEM) if tls.ca_pem else (CA_LOCATION, f"{CA_LOCATION}={tls.ca_location}")
     try:
         if tls.ca_pem:
@@ -60,7 +60,7 @@ def _trust_location(context: ssl.SSLContext, location: str) -> None:
         context.load_verify_locations(cafile=location)
 
 
-def _take_certificate(context: ssl.SSLContext, tls: TlsSettings, name: str) -> None:
+def _take_certificate(context: ssl.SSLContext, tls: ClientTls, name: str) -> None:
     key = tls.key_location or tls.certificate_location
     try:
         # Without an answer OpenSSL would ask at the terminal.
@@ -79,7 +79,7 @@ def _take_certificate(context: ssl.SSLContext, tls: TlsSettings, name: str) -> N
         ) from error
 
 
-def handshake_failure(error: Exception, name: str, host: str, tls: TlsSettings) -> TlsRefused:
+def handshake_failure(error: Exception, name: str, host: str, tls: ClientTls) -> TlsRefused:
     """The failure of a handshake, with the cure."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsRefused(f"{name} is not trusted: {_distrust(error, host, tls)}")
@@ -91,7 +91,7 @@ def handshake_failure(error: Exception, name: str, host: str, tls: TlsSettings) 
     return TlsRefused(f"{name} and the client did not agree on TLS: {failure_words(error)}")
 
 
-def _distrust(error: ssl.SSLCertVerificationError, host: str, tls: TlsSettings) -> str:
+def _distrust(error: ssl.SSLCertVerificationError, host: str, tls: ClientTls) -> str:
     told = error.verify_message
     trusted = tls.ca_location or (CA_PEM if tls.ca_pem else "the system's authorities")
     if error.verify_code == _EXPIRED:
