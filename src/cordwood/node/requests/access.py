@@ -112,8 +112,11 @@ class Judge:
     """True if there is an authorizer, and the sender of the request is not a proven broker."""
     enforces: bool = False
     """True if its refusals count: a dry run asks, and refuses nothing."""
-    revision: int = 0
-    """A judgement holds as long as the revision is the same."""
+
+    @property
+    def revision(self) -> int:
+        """A judgement holds as long as the revision is the same."""
+        return 0
 
     def may(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> bool:
         return True
@@ -164,7 +167,7 @@ class Asking(Judge):
         self._kept = rules.kept
 
     @property
-    def revision(self) -> int:  # type: ignore[override]
+    def revision(self) -> int:
         return self._rules.revision
 
     def may(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> bool:

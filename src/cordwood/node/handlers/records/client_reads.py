@@ -38,10 +38,12 @@ class ClientReads:
         self._rack = rack
         self._version = request.version
         self._judge = request.judge
-        self._judged_at = self._judge.revision
+        self._judged_at = self._judge.revision if self._judge.asks else 0
 
     def rules_changed(self) -> bool:
         """True if the rules have changed since the last call, or since the start of the fetch."""
+        if not self._judge.asks:
+            return False
         revision = self._judge.revision
         changed, self._judged_at = revision != self._judged_at, revision
         return changed
