@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -123,15 +123,17 @@ class Server:
         *,
         memory: "Memory | None" = None,
         before_listening: "Callable[[Server], None]" = lambda server: None,
+        first_writes: Callable[[MetadataWriter], Awaitable[None]] | None = None,
     ) -> "Server":
         """Returns when clients can connect. Raises EnvironmentFailure or OSError, with nothing left behind.
 
-        `memory` holds the data of a broker without a disk."""
+        `memory` holds the data of a broker without a disk. `first_writes` writes metadata that the first client is to
+        find."""
         tls = _tls_listeners(settings)
         storage = await Storage.open(settings, memory=memory)
         server = cls(settings, storage, tls)
         try:
-            await server._start(before_listening)
+            await server._start(before_listening, first_writes)
         except BaseException:
             await server._release()
             raise
@@ -176,7 +178,11 @@ class Server:
         delete to make room, have to reach it."""
         return ", and refuses records: its disk is full" if self.node.full_disk.full else ""
 
-    async def _start(self, before_listening: "Callable[[Server], None]") -> None:
+    async def _start(
+        self,
+        before_listening: "Callable[[Server], None]",
+        first_writes: Callable[[MetadataWriter], Awaitable[None]] | None,
+    ) -> None:
         settings, loop, storage = self.settings, self._loop, self._storage
         for listener in settings.listener_list:
             self._bound.append((listener, bind(listener.address)))
@@ -217,6 +223,8 @@ class Server:
         ):
             logger.error("%s", replaced)
         storage.claim(image.cluster_id, known_topics(image))
+        if first_writes is not None:
+            await first_writes(writer)
         self._peers = PeerConnections(
             loop,
             settings.node_id,

@@ -3,16 +3,17 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import uvloop
 
 from cordwood.broker.server import Server
 from cordwood.broker.storage.memory import Memory
+from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.embedded.faults import Faults
 from cordwood.embedded.in_process_log import InProcessLog
 from cordwood.embedded.loop_calls import BrokerStopped, LoopCalls
@@ -20,6 +21,9 @@ from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.model.settings.configuration import load_settings
 from cordwood.model.settings.listeners import host_and_port
 from cordwood.model.settings.setting import InvalidSetting
+
+if TYPE_CHECKING:
+    from cordwood.embedded.secure import SecureSide
 
 _STOP_TIMEOUT_S: Final = 30.0
 _DIRECTORY_NAMES: Final = ("log.dirs", "log.dir")
@@ -39,6 +43,9 @@ class Broker:
 
     After `stop`, `start` brings the broker back on the same port, with the same data. With the settings `cluster.name`,
     `cluster.store` and `node.id` the broker joins a cluster.
+
+    A broker with `secure=True` has one listener, with TLS and log-ins, and holds clients to rules of access: `users`
+    has passwords by name, and `client_settings("alice")` all that a client needs.
     """
 
     def __init__(
@@ -48,16 +55,19 @@ class Broker:
         settings: Mapping[str, str | int | float | bool] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        secure: bool = False,
+        users: Mapping[str, str] | None = None,
     ) -> None:
+        given = _texts(settings)
+        self._secure = secure_side(secure=secure, users=users)
         texts = {"listeners": f"PLAINTEXT://{host}:{port}"}
         if data_dir is not None:
             texts["log.dirs"] = os.fspath(data_dir)
         else:
             texts["log.segment.delete.delay.ms"] = str(_DELETE_DELAY_IN_MEMORY_MS)
-        for name, value in _checked(settings).items():
-            if name.strip() in _DIRECTORY_NAMES:
-                raise InvalidSetting(f"an embedded broker takes no setting {name}: data_dir puts its data on disk")
-            texts[name.strip()] = str(value).lower() if isinstance(value, bool) else str(value)
+        texts |= given
+        if self._secure is not None:
+            texts |= self._secure.settings(host, port, given, data_dir)
         self._settings: BrokerSettings = load_settings(settings=texts)
         self._memory = Memory() if data_dir is None else None
         self._calls = LoopCalls()
@@ -76,7 +86,10 @@ class Broker:
         """
         if self._run is not None and self._run.alive:
             raise RuntimeError(f"the broker is already running, at {self.bootstrap_servers}")
-        self._run = run = _Run(self._settings, self._memory, self._before_listening, self._calls.broker_stopped)
+        first_writes = None if self._secure is None else self._secure.write_users
+        self._run = run = _Run(
+            self._settings, self._memory, first_writes, self._before_listening, self._calls.broker_stopped
+        )
         try:
             server = run.start()
             self._settings = _with_ports(self._settings, server.addresses)
@@ -122,6 +135,13 @@ class Broker:
         """The value for a client's `bootstrap.servers`: the address of the first listener."""
         return host_and_port(*self._calls.server.address)
 
+    def client_settings(self, user: str = "") -> dict[str, Any]:
+        """The settings of a client on librdkafka, as confluent-kafka takes them: where the broker is and, of a secure
+        one, whom to trust and how the user logs in. Without a name: `admin`, who may do everything.
+
+        Raises ValueError for a user that `users` did not name."""
+        return client_settings(self._secure, user, self.bootstrap_servers)
+
     @property
     def listeners(self) -> dict[str, str]:
         """The values for `bootstrap.servers` of the clients of each listener, by its name."""
@@ -157,15 +177,40 @@ class Broker:
             self._calls.ask(refresh, _STOP_TIMEOUT_S)
 
 
-def _checked(settings: Any) -> Mapping[str, Any]:
+def secure_side(*, secure: bool, users: Mapping[str, str] | None) -> "SecureSide | None":
+    """What a secure broker has beside a plain one; None for a plain one."""
+    if not secure:
+        if users:
+            raise InvalidSetting("users need secure=True: a broker that speaks plain text asks nobody who he is")
+        return None
+    # Imported only by secure brokers, so that others start sooner.
+    from cordwood.embedded.secure import SecureSide
+
+    return SecureSide(users or {})
+
+
+def client_settings(secure: "SecureSide | None", user: str, servers: str) -> dict[str, Any]:
+    if secure is not None:
+        return secure.client_settings(user, servers)
+    if user:
+        raise ValueError(f"there is no user {user!r}: only secure=True has users")
+    return {"bootstrap.servers": servers}
+
+
+def _texts(settings: Any) -> dict[str, str]:
+    """The settings that a program gives, as a configuration has them."""
     if settings is None:
         return {}
     if not isinstance(settings, Mapping):
         raise TypeError(f"settings must be a mapping of names to values, not {type(settings).__name__}")
-    for name in settings:
+    texts = {}
+    for name, value in settings.items():
         if not isinstance(name, str):
             raise TypeError(f"the name of a setting must be str, not {type(name).__name__}")
-    return settings
+        if name.strip() in _DIRECTORY_NAMES:
+            raise InvalidSetting(f"an embedded broker takes no setting {name}: data_dir puts its data on disk")
+        texts[name.strip()] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
 
 
 def _with_ports(settings: BrokerSettings, addresses: Mapping[str, tuple[str, int]]) -> BrokerSettings:
@@ -183,11 +228,13 @@ class _Run:
         self,
         settings: BrokerSettings,
         memory: Memory | None,
+        first_writes: Callable[[MetadataWriter], Awaitable[None]] | None,
         before_listening: Callable[[Server], None],
         ended: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._memory = memory
+        self._first_writes = first_writes
         self._before_listening = before_listening
         self._when_ended = ended
         self._process_id = os.getpid()
@@ -239,7 +286,12 @@ class _Run:
             self._ended.set_result(None)
 
     async def _serve(self) -> None:
-        server = await Server.start(self._settings, memory=self._memory, before_listening=self._before_listening)
+        server = await Server.start(
+            self._settings,
+            memory=self._memory,
+            before_listening=self._before_listening,
+            first_writes=self._first_writes,
+        )
         self._started.set_result(server)
         told = asyncio.ensure_future(self._told_to_stop.wait())
         ends: list[asyncio.Future[Any]] = [told, server.failed]

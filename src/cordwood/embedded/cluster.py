@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from cordwood.embedded.broker import Broker
+from cordwood.embedded.broker import Broker, client_settings, secure_side
 from cordwood.embedded.loop_calls import BrokerStopped
 from cordwood.embedded.store_thread import StoreThread
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -43,6 +43,9 @@ class Cluster:
     Topics have three replicas and min.insync.replicas 2 (with fewer nodes, as many replicas as nodes, and 1), unless
     `settings` say otherwise. Without `data_dir` the data is in memory and lives as long as this object; with it,
     `data_dir/node-1` and so on have the data of the brokers. `racks` are given to the brokers in turn.
+
+    With `secure=True` clients reach the brokers as they reach a secure `Broker`, by `client_settings`; the brokers
+    speak TLS among themselves.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class Cluster:
         settings: Mapping[str, str | int | float | bool] | None = None,
         host: str = "127.0.0.1",
         racks: Sequence[str] = (),
+        secure: bool = False,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         if nodes < 1:
             raise ValueError(f"a cluster has at least one broker, not {nodes}")
@@ -71,17 +76,26 @@ class Cluster:
             **(settings or {}),
         }
         self._racks = tuple(racks)
+        self._secure = secure_side(secure=secure, users=users)
+        self._users = users
         self._addresses: dict[int, str] = {}
         self.brokers: dict[int, Broker] = {node_id: self._broker(node_id, host) for node_id in range(1, nodes + 1)}
         """The brokers by their ids. A broker can be stopped, killed and started again by itself."""
 
     def _broker(self, node_id: int, host: str) -> Broker:
         own: dict[str, str | int] = {"cluster.name": NAME, "cluster.store": self.store, "node.id": node_id}
-        own |= brokers_apart(ListenerAddress(PLAINTEXT, host, 0), (f"{PLAINTEXT}:{PLAINTEXT}",), 0)
+        if self._secure is None:
+            own |= brokers_apart(ListenerAddress(PLAINTEXT, host, 0), (f"{PLAINTEXT}:{PLAINTEXT}",), 0)
         if self._racks:
             own["broker.rack"] = self._racks[(node_id - 1) % len(self._racks)]
         directory = None if self._directory is None else f"{self._directory}/node-{node_id}"
-        return Broker(data_dir=directory, settings={**self._settings, **own}, host=host)
+        return Broker(
+            data_dir=directory,
+            settings={**self._settings, **own},
+            host=host,
+            secure=self._secure is not None,
+            users=self._users,
+        )
 
     def __repr__(self) -> str:
         return f"<Cluster of {', '.join(f'{node_id}: {broker!r}' for node_id, broker in self.brokers.items())}>"
@@ -141,6 +155,10 @@ class Cluster:
         if not self._addresses:
             raise BrokerStopped("the cluster has not been started")
         return ",".join(self._addresses.values())
+
+    def client_settings(self, user: str = "") -> dict[str, Any]:
+        """The settings of a client of the cluster, as `Broker.client_settings` has them."""
+        return client_settings(self._secure, user, self.bootstrap_servers)
 
     @property
     def store(self) -> str:

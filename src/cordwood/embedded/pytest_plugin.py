@@ -8,12 +8,13 @@ The fixtures `cordwood_spark` and `pipeline_test` are for tests of pipelines: on
 a pipeline that runs on it by hand.
 
 The broker's settings come from three places, and a later one overrides an earlier one: `cordwood_settings` in the ini
-file, the fixture `cordwood_settings`, and the markers `cordwood` from the outermost to the nearest.
+file, the fixture `cordwood_settings`, and the markers `cordwood` from the outermost to the nearest. The markers also
+say whether the broker is secure, and which users it has.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import pytest
 
@@ -36,7 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", f"{_MARKER}(settings): settings by name for this test's `cordwood` broker.")
+    config.addinivalue_line(
+        "markers",
+        f"{_MARKER}(settings, secure=False, users={{}}): settings by name for this test's broker; whether it has "
+        "TLS, log-ins and rights; and passwords of its users.",
+    )
 
 
 @pytest.fixture
@@ -53,10 +58,10 @@ def cordwood_settings(pytestconfig: pytest.Config) -> Settings:
 
 @pytest.fixture
 def cordwood(request: pytest.FixtureRequest, cordwood_settings: Settings) -> "Iterator[Broker]":
-    """A Kafka-compatible broker: clients use `cordwood.bootstrap_servers`; `cordwood.log` needs no client."""
+    """A Kafka-compatible broker: clients use `cordwood.client_settings()`; `cordwood.log` needs no client."""
     from cordwood.embedded.broker import Broker
 
-    with Broker(settings=_with_markers(request, cordwood_settings)) as broker:
+    with Broker(**_arguments(request, cordwood_settings)) as broker:
         yield broker
 
 
@@ -65,7 +70,7 @@ def cordwood_cluster(request: pytest.FixtureRequest, cordwood_settings: Settings
     """Three brokers that are one cluster: `cordwood_cluster.leader(topic, partition).kill()` kills a leader."""
     from cordwood.embedded.cluster import Cluster
 
-    with Cluster(settings=_with_markers(request, cordwood_settings)) as cluster:
+    with Cluster(**_arguments(request, cordwood_settings)) as cluster:
         yield cluster
 
 
@@ -92,9 +97,22 @@ def pipeline_test(
     return make
 
 
-def _with_markers(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+class _Arguments(TypedDict):
+    settings: Settings
+    secure: bool
+    users: Mapping[str, str]
+
+
+def _arguments(request: pytest.FixtureRequest, settings: Settings) -> _Arguments:
+    """The arguments of a broker or a cluster for one test."""
     found = dict(settings)
+    secure = False
+    users: dict[str, str] = {}
     for marker in reversed(list(request.node.iter_markers(_MARKER))):
         for given in marker.args:
             found.update(given)
-    return found
+        if unknown := sorted(marker.kwargs.keys() - {"secure", "users"}):
+            raise pytest.UsageError(f"the marker {_MARKER} takes settings, secure= and users=, and no {unknown[0]}=")
+        secure = marker.kwargs.get("secure", secure)
+        users.update(marker.kwargs.get("users", {}))
+    return {"settings": found, "secure": secure, "users": users}

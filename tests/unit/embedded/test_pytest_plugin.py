@@ -93,6 +93,49 @@ def test_the_fixture_holds(cordwood):
     assert "4 passed" in suite(tmp_path)
 
 
+def test_the_nearest_marker_says_whether_a_broker_is_secure_and_markers_add_users(tmp_path: Path) -> None:
+    (tmp_path / "test_users.py").write_text(
+        """
+import pytest
+from confluent_kafka.admin import AdminClient
+
+pytestmark = pytest.mark.cordwood({"num.partitions": 2}, secure=True, users={"alice": "a"})
+
+def users(broker):
+    for user in ("alice", "bob"):
+        try:
+            AdminClient(broker.client_settings(user)).list_topics(timeout=60)
+        except ValueError:
+            continue
+        yield user
+
+def test_the_module_holds(cordwood):
+    assert list(users(cordwood)) == ["alice"]
+
+@pytest.mark.cordwood(users={"bob": "b"})
+def test_a_test_adds_users(cordwood):
+    assert list(users(cordwood)) == ["alice", "bob"]
+
+@pytest.mark.cordwood(users={"bob": "b"})
+def test_a_cluster_is_secure(cordwood_cluster):
+    assert list(users(cordwood_cluster)) == ["alice", "bob"]
+"""
+    )
+    assert "3 passed" in suite(tmp_path)
+
+
+def test_a_marker_that_says_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "test_users.py").write_text(
+        """
+import pytest
+
+@pytest.mark.cordwood(port=9092)
+def test_it(cordwood): pass
+"""
+    )
+    assert "the marker cordwood takes settings, secure= and users=, and no port=" in run_suite(tmp_path).stdout
+
+
 def test_a_line_of_the_ini_file_that_is_no_setting_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\ncordwood_settings = num.partitions\n")
     (tmp_path / "test_users.py").write_text("def test_it(cordwood): pass\n")

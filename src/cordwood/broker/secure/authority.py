@@ -62,7 +62,9 @@ def new_keystore(authority_key: str, authority: str, hosts: Collection[str], now
     builder = _builder(_name("cordwood"), signer.subject, key, now, CERTIFICATE_LASTS)
     names = x509.SubjectAlternativeName([_general_name(host) for host in sorted(hosts)])
     builder = builder.add_extension(names, critical=False)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    # Brokers of a cluster show each other the certificates of their listeners.
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+    builder = builder.add_extension(usage, critical=False)
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
     made = builder.add_extension(identifier, critical=False).sign(signing, SHA256())
     return _key_text(key) + made.public_bytes(Encoding.PEM).decode()

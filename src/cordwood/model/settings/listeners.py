@@ -155,13 +155,15 @@ def resolve_listeners(
     )
 
 
-def brokers_apart(clients: ListenerAddress, protocols: Sequence[str], port: int) -> dict[str, str]:
+def brokers_apart(
+    clients: ListenerAddress, protocols: Sequence[str], port: int, *, speaking: str = PLAINTEXT
+) -> dict[str, str]:
     """The settings that give brokers a listener of their own, on this machine, beside the one of clients."""
     name = next(name for name in ("BROKERS", "INTERNAL") if name != clients.name)
     others = [text for text in protocols if _protocol(text)[0] != name]
     return {
         "inter.broker.listener.name": name,
-        "listener.security.protocol.map": ",".join([*others, f"{name}:{PLAINTEXT}"]),
+        "listener.security.protocol.map": ",".join([*others, f"{name}:{speaking}"]),
         "listeners": f"{clients},{ListenerAddress(name, '127.0.0.1', port)}",
     }
 
