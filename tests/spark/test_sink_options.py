@@ -171,7 +171,6 @@ def test_a_numbered_batch_needs_a_family_and_exactly_once() -> None:
         ("kafka.compression.zstd.level", "23"),
         ("kafka.max.in.flight.requests.per.connection", "6"),
         ("kafka.enable.idempotence", "maybe"),
-        ("kafka.security.protocol", "SASL_SSL"),
         ("exactlyOnce", "perhaps"),
         ("olderBatches", "ignore"),
         ("family", "a/b"),

@@ -14,6 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.model.identifiers import TopicPartition
 from cordwood.pipelines.definition.errors import Refusal
 from cordwood.pipelines.editions.checkpoint import committed_position
@@ -45,7 +46,7 @@ class PipelineMonitor:
             self._endpoint = Endpoint(address)
         self._lock = threading.Lock()
         self._counts: dict[Who, Counts] = {}
-        self._inputs = InputWatch(bootstrap_servers, every_s=look_every_s)
+        self._inputs = InputWatch(Bootstrap.of(bootstrap_servers), every_s=look_every_s)
 
     def __enter__(self) -> Self:
         """Listens from now on. Raises WrongAddress."""

@@ -27,12 +27,14 @@ CA_LOCATION: Final = "ssl.ca.location"
 CA_PEM: Final = "ssl.ca.pem"
 CERTIFICATE: Final = "ssl.certificate.location"
 KEY: Final = "ssl.key.location"
+CERTIFICATE_PEM: Final = "ssl.certificate.pem"
+KEY_PEM: Final = "ssl.key.pem"
 KEY_PASSWORD: Final = "ssl.key.password"
 HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
 MECHANISM: Final = "sasl.mechanism"
 USERNAME: Final = "sasl.username"
 PASSWORD: Final = "sasl.password"
-_OF_TLS: Final = (CA_LOCATION, CA_PEM, CERTIFICATE, KEY, KEY_PASSWORD, HOST_CHECK)
+_OF_TLS: Final = (CA_LOCATION, CA_PEM, CERTIFICATE, KEY, CERTIFICATE_PEM, KEY_PEM, KEY_PASSWORD, HOST_CHECK)
 _OF_SASL: Final = (MECHANISM, USERNAME, PASSWORD)
 NAMES: Final = (PROTOCOL, *_OF_TLS, *_OF_SASL)
 _ALIASES: Final = {"sasl.mechanisms": MECHANISM}
@@ -60,7 +62,11 @@ class ClientTls:
     certificate_location: str = ""
     """The client's certificate, for brokers that ask for one."""
     key_location: str = ""
+    """Without it, the key is in the certificate's file."""
     key_password: str = field(default="", repr=False)
+    certificate_pem: str = field(default="", repr=False)
+    """The client's certificate itself, and in `key_pem` its key."""
+    key_pem: str = field(default="", repr=False)
     checks_host: bool = True
     """The certificate has to be for the host name, or the address, that the client connects to."""
 
@@ -92,7 +98,10 @@ class Security:
                 CA_LOCATION: self.tls.ca_location,
                 CA_PEM: self.tls.ca_pem,
                 CERTIFICATE: self.tls.certificate_location,
-                KEY: self.tls.key_location,
+                # librdkafka does not look for a key in the certificate's file.
+                KEY: self.tls.key_location or self.tls.certificate_location,
+                CERTIFICATE_PEM: self.tls.certificate_pem,
+                KEY_PEM: self.tls.key_pem,
                 KEY_PASSWORD: self.tls.key_password,
                 HOST_CHECK: "https" if self.tls.checks_host else "none",
             }
@@ -151,6 +160,10 @@ def _tls(settings: Mapping[str, str]) -> ClientTls:
         raise ValueError(f"{CA_LOCATION} and {CA_PEM} are both given: one of them names the authorities")
     if settings.get(KEY) and not settings.get(CERTIFICATE):
         raise ValueError(f"{KEY} is given without {CERTIFICATE}: a key alone proves nothing")
+    if bool(settings.get(KEY_PEM)) != bool(settings.get(CERTIFICATE_PEM)):
+        raise ValueError(f"{CERTIFICATE_PEM} and {KEY_PEM} belong together: one of them is missing")
+    if settings.get(CERTIFICATE) and settings.get(CERTIFICATE_PEM):
+        raise ValueError(f"{CERTIFICATE} and {CERTIFICATE_PEM} are both given: a client has one certificate")
     return ClientTls(
         # librdkafka has this word for the system's authorities.
         "" if settings.get(CA_LOCATION) == "probe" else settings.get(CA_LOCATION, ""),
@@ -158,6 +171,8 @@ def _tls(settings: Mapping[str, str]) -> ClientTls:
         settings.get(CERTIFICATE, ""),
         settings.get(KEY, ""),
         settings.get(KEY_PASSWORD, ""),
+        settings.get(CERTIFICATE_PEM, ""),
+        settings.get(KEY_PEM, ""),
         # Java's clients have an empty text for "none".
         checks_host=check == "https",
     )

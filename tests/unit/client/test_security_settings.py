@@ -33,8 +33,16 @@ def test_all_settings_and_back_to_librdkafka() -> None:
     assert security.for_librdkafka() == given
 
 
+def test_a_certificate_may_have_no_file_and_a_key_may_be_in_the_certificates_file() -> None:
+    given = {"security.protocol": "SSL", "ssl.certificate.pem": "CERT", "ssl.key.pem": "KEY"}
+    assert parse_security(given).for_librdkafka() == {**given, "ssl.endpoint.identification.algorithm": "https"}
+    both = parse_security({"security.protocol": "SSL", "ssl.certificate.location": "both.pem"})
+    assert both.for_librdkafka()["ssl.key.location"] == "both.pem"
+
+
 def test_no_secret_is_shown() -> None:
-    security = parse_security({"security.protocol": "sasl_ssl", "ssl.key.password": "open!", **LOG_IN})
+    inline = {"ssl.certificate.pem": "CERT", "ssl.key.pem": "s3cret", "ssl.ca.pem": "AUTHORITY"}
+    security = parse_security({"security.protocol": "sasl_ssl", "ssl.key.password": "open!", **inline, **LOG_IN})
     settings = ClientSettings("SASL_SSL://a:1", security=security)
     assert pickle.loads(pickle.dumps(settings)) == settings
     for text in (repr(settings), str(settings), repr(security)):
@@ -65,6 +73,16 @@ def test_no_secret_is_shown() -> None:
         ({"security.protocol": "SSL", "ssl.key.location": "k"}, "without ssl.certificate.location"),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "no"}, "https, or none"),
         ({"security.protocol": "SSL", "ssl.ca.pem": "x", "ssl.ca.location": "y"}, "both given"),
+        ({"security.protocol": "SSL", "ssl.key.pem": "s3cret"}, "belong together"),
+        (
+            {
+                "security.protocol": "SSL",
+                "ssl.key.pem": "s3cret",
+                "ssl.certificate.pem": "x",
+                "ssl.certificate.location": "y",
+            },
+            "a client has one certificate",
+        ),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused_with_the_cure(given: dict[str, str], reason: str) -> None:

@@ -130,9 +130,37 @@ def test_a_client_proves_itself_by_a_certificate(files: TlsFiles, tmp_path: Path
         with pytest.raises(SecurityFailure, match=r"ssl\.key\.password"):
             connect(peer, ClientTls(str(files.truststore), "", certificate, key))
         with pytest.raises(
-            SecurityFailure, match=r"missing\.pem or ssl\.key\.location=.* cannot be read: No such file"
+            SecurityFailure, match=r"missing\.pem with ssl\.key\.location=.* cannot be read: No such file"
         ):
             connect(peer, ClientTls(str(files.truststore), "", "missing.pem", key))
+
+
+def test_a_client_proves_itself_by_a_certificate_that_is_in_no_file(files: TlsFiles, tmp_path: Path) -> None:
+    issued = files.authority.issue(name(CN="alice"))
+    certificate, key = (Path(path).read_text() for path in _client_files(issued, tmp_path, "open!"))
+
+    def tls(key_password: str) -> ClientTls:
+        authority = files.authority.pem.decode()
+        return ClientTls(ca_pem=authority, certificate_pem=certificate, key_pem=key, key_password=key_password)
+
+    with AskingPeer(files) as peer:
+        assert ask(connect(peer, tls("open!")), b"one") == b"one"
+        with pytest.raises(
+            SecurityFailure, match=r"ssl\.certificate\.pem .* ssl\.key\.password has to open it"
+        ) as refused:
+            connect(peer, tls("wrong!"))
+        assert "PRIVATE KEY" not in str(refused.value)
+
+
+def test_the_key_may_be_in_the_file_of_the_certificate(files: TlsFiles, tmp_path: Path) -> None:
+    certificate, key = (
+        Path(path) for path in _client_files(files.authority.issue(name(CN="alice")), tmp_path, "open!")
+    )
+    both = tmp_path / "both.pem"
+    both.write_bytes(key.read_bytes() + certificate.read_bytes())
+    with AskingPeer(files) as peer:
+        tls = ClientTls(str(files.truststore), "", str(both), key_password="open!")
+        assert ask(connect(peer, tls), b"one") == b"one"
 
 
 def test_a_client_without_the_certificate_that_a_listener_asks_for(files: TlsFiles) -> None:

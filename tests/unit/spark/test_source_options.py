@@ -245,7 +245,8 @@ def test_a_stream_has_no_end(name: str) -> None:
         ({"group": "billing"}, "group is used only with startingOffsets=group"),
         ({"startingOffsetsByTimestampStrategy": "x"}, "startingOffsetsByTimestampStrategy: expected error or latest"),
         ({"kafka.isolation.level": "x"}, "kafka.isolation.level: expected read_uncommitted or read_committed"),
-        ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol=SSL is not supported"),
+        ({"kafka.security.protocol": "TLS"}, "security.protocol='TLS': it is one of PLAINTEXT, SSL"),
+        ({"kafka.ssl.trustore.location": "x"}, "Did you mean kafka.ssl.truststore.location"),
         ({"path": "x"}, "path is not supported: there is no path to load from"),
         ({"startingOffset": "earliest"}, "startingoffset is not an option. Did you mean startingOffsets"),
         ({"kafka.isolation.lvl": "x"}, "Did you mean kafka.isolation.level"),
@@ -274,7 +275,7 @@ def test_a_kafka_key_that_spark_s_own_source_refuses_is_refused_with_a_reason(na
     assert re.search(rf"^kafka\.{re.escape(name)} is not supported: .{{10}}", said, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", sorted({*WITHOUT_EFFECT, *OF_PRODUCERS, "ssl.keystore.location", "sasl.jaas.config"}))
+@pytest.mark.parametrize("name", sorted({*WITHOUT_EFFECT, *OF_PRODUCERS, "ssl.cipher.suites", "sasl.login.class"}))
 def test_every_other_kafka_key_is_taken_with_a_warning_that_says_why_it_has_no_effect(name: str) -> None:
     (warning,) = stream(**{f"kafka.{name}": "x"}).warnings
     assert re.match(rf"kafka\.{re.escape(name)} has no effect: .{{10}}", warning)

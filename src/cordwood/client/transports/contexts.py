@@ -2,15 +2,20 @@
 
 import os
 import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from cordwood.security.connection_settings import (
     CA_LOCATION,
     CA_PEM,
     CERTIFICATE,
+    CERTIFICATE_PEM,
     HOST_CHECK,
     KEY,
     KEY_PASSWORD,
+    KEY_PEM,
     ClientTls,
 )
 
@@ -31,8 +36,13 @@ def context_of(tls: ClientTls, name: str = "the broker") -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = tls.checks_host
     _trust(context, tls, name)
-    if tls.certificate_location:
-        _take_certificate(context, tls, name)
+    if tls.certificate_pem:
+        with _as_file(f"{tls.key_pem}\n{tls.certificate_pem}".encode()) as path:
+            _take_certificate(context, path, path, f"{CERTIFICATE_PEM} and {KEY_PEM}", tls.key_password, name)
+    elif tls.certificate_location:
+        key = tls.key_location or tls.certificate_location
+        told = f"{CERTIFICATE}={tls.certificate_location} with {KEY}={key}"
+        _take_certificate(context, tls.certificate_location, key, told, tls.key_password, name)
     return context
 
 
@@ -60,23 +70,38 @@ def _trust_location(context: ssl.SSLContext, location: str) -> None:
         context.load_verify_locations(cafile=location)
 
 
-def _take_certificate(context: ssl.SSLContext, tls: ClientTls, name: str) -> None:
-    key = tls.key_location or tls.certificate_location
+def _take_certificate(
+    context: ssl.SSLContext, certificate: str, key: str, told: str, key_password: str, name: str
+) -> None:
+    """`told` names the settings and their files."""
     try:
         # Without an answer OpenSSL would ask at the terminal.
-        context.load_cert_chain(tls.certificate_location, tls.key_location or None, lambda: tls.key_password)
+        context.load_cert_chain(certificate, key, lambda: key_password)
     except ssl.SSLError as error:
         words = _words(error)
-        cure = (
-            f": {KEY_PASSWORD} has to open it" if tls.key_password or "decrypt" in words or "pem lib" in words else ""
-        )
-        raise TlsRefused(
-            f"{CERTIFICATE}={tls.certificate_location} and the key in {key} cannot be used for {name}: {words}{cure}"
-        ) from None
+        is_closed = key_password or "decrypt" in words or "pem lib" in words
+        cure = f": {KEY_PASSWORD} has to open it" if is_closed else ""
+        raise TlsRefused(f"{told} cannot be used for {name}: {words}{cure}") from None
     except OSError as error:
-        raise TlsRefused(
-            f"{CERTIFICATE}={tls.certificate_location} or {KEY}={key} cannot be read: {error.strerror}"
-        ) from error
+        raise TlsRefused(f"{told} cannot be read: {error.strerror}") from error
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A file of the content, which only its owner may read while it is there: OpenSSL takes a key from no other place.
+    On Linux it is in memory."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("certificate")
+        try:
+            os.write(descriptor, content)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
 
 
 def handshake_failure(error: Exception, name: str, host: str, tls: ClientTls) -> TlsRefused:

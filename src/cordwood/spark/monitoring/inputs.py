@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.client.cluster import EARLIEST, LATEST, MAX_TIMESTAMP, Cluster, Isolation
 from cordwood.client.errors import ClientError
-from cordwood.client.settings import ClientSettings
 from cordwood.lag.client_forecast import ClientForecasts, Forecast, LogFacts
 from cordwood.lag.data_loss import RULING_SETTINGS, RetentionRules
 from cordwood.metrics import pipeline_names as names
@@ -52,9 +52,8 @@ class _Watched:
 class InputWatch:
     """Looks at all editions in turn. `watch` and `forget` may be called from any thread."""
 
-    def __init__(self, bootstrap_servers: str, *, every_s: float = LOOK_EVERY_S) -> None:
-        self._settings = ClientSettings(
-            bootstrap_servers,
+    def __init__(self, bootstrap: Bootstrap, *, every_s: float = LOOK_EVERY_S) -> None:
+        self._settings = bootstrap.settings(
             connect_timeout_ms=PATIENCE_MS,
             request_timeout_ms=PATIENCE_MS,
             retry_timeout_ms=PATIENCE_MS,

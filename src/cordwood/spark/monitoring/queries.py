@@ -17,6 +17,7 @@ from uuid import UUID
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.model.identifiers import TopicPartition
 from cordwood.spark.monitoring.counts import Counts, Values, Who, values_of
 from cordwood.spark.monitoring.endpoint import Endpoint
@@ -42,17 +43,20 @@ _NO_VERSION: Final = {"version": ""}
 class QueryMetrics(StreamingQueryListener):
     """Answers Prometheus at `address` for all queries of the sessions that have it as a listener.
 
-    `bootstrap_servers` names the brokers of the topics that the queries read. Listens from its construction until
-    `close`, or the end of the process. Raises WrongAddress.
+    `bootstrap_servers` names the brokers of the topics that the queries read: by their addresses, or by the settings
+    of a client on librdkafka, with TLS and a log-in. Listens from its construction until `close`, or the end of the
+    process. Raises WrongAddress, and ValueError for settings that cannot be obeyed.
     """
 
-    def __init__(self, address: str, bootstrap_servers: str, *, look_every_s: float = LOOK_EVERY_S) -> None:
+    def __init__(
+        self, address: str, bootstrap_servers: str | Mapping[str, str], *, look_every_s: float = LOOK_EVERY_S
+    ) -> None:
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
         """Names of queries by their ids: Spark tells the end of a query by its id alone."""
         self._counts: dict[Who, Counts] = {}
         self._positions: dict[Who, Mapping[TopicPartition, int]] = {}
-        self._inputs = InputWatch(bootstrap_servers, every_s=look_every_s)
+        self._inputs = InputWatch(Bootstrap.of(bootstrap_servers), every_s=look_every_s)
         self._endpoint = Endpoint(address)
         self._endpoint.open(self._values)
         self._inputs.start()

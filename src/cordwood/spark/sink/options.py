@@ -17,6 +17,7 @@ from cordwood.client.settings import ClientSettings
 from cordwood.records.batch import Codec
 from cordwood.spark.options.names import OPTIONS
 from cordwood.spark.options.quantities import MAX_INT, MAX_LONG
+from cordwood.spark.options.security import SECURITY_KEYS, security_of
 from cordwood.spark.sink.producer_keys import REFUSED_KEYS, SUPPORTED_KEYS, why_without_effect
 
 SINK_OPTIONS = (
@@ -120,8 +121,6 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
     given = {name.lower(): str(value) for name, value in options.items()}
     warnings = _check_names(given)
     given, weaker = _without_weaker(given)
-    if given.get("kafka.security.protocol", "PLAINTEXT").strip().upper() != "PLAINTEXT":
-        raise SinkOptionError("Option 'kafka.security.protocol': the client speaks PLAINTEXT only")
     servers = given.get("kafka.bootstrap.servers", "").strip()
     if not servers:
         raise SinkOptionError(
@@ -172,7 +171,7 @@ def _check_names(given: Mapping[str, str]) -> list[str]:
     for name in sorted(given):
         if name.startswith("kafka."):
             key = name.removeprefix("kafka.")
-            if key in SUPPORTED_KEYS:
+            if key in SUPPORTED_KEYS or key in SECURITY_KEYS:
                 continue
             without_effect = why_without_effect(key)
             if without_effect is not None:
@@ -181,7 +180,7 @@ def _check_names(given: Mapping[str, str]) -> list[str]:
             if key in REFUSED_KEYS:
                 reason = REFUSED_KEYS[key]
                 raise SinkOptionError(f"Kafka option '{key}' is not supported by the cordwood sink: {reason}")
-            near = difflib.get_close_matches(key, SUPPORTED_KEYS, 1)
+            near = difflib.get_close_matches(key, [*SUPPORTED_KEYS, *sorted(SECURITY_KEYS)], 1)
             hint = f"; did you mean 'kafka.{near[0]}'?" if near else ""
             raise SinkOptionError(f"Kafka option '{key}' is not known to the cordwood sink{hint}")
         if name == "path":
@@ -285,6 +284,10 @@ def _family(given: Mapping[str, str], guarantee: Guarantee, *, streaming: bool) 
 
 
 def _client_settings(given: Mapping[str, str], servers: str) -> ClientSettings:
+    try:
+        security = security_of(given)
+    except ValueError as reason:
+        raise SinkOptionError(f"The settings of the connection (kafka.*) cannot be obeyed: {reason}") from None
     return ClientSettings(
         bootstrap_servers=servers,
         client_id=given.get("kafka.client.id", "cordwood-spark-sink"),
@@ -300,6 +303,7 @@ def _client_settings(given: Mapping[str, str], servers: str) -> ClientSettings:
         receive_buffer_bytes=_integer(given, "kafka.receive.buffer.bytes", -1, low=-1),
         max_request_bytes=_request_bytes(given),
         max_in_flight_bytes=_buffer_bytes(given),
+        security=security,
     )
 
 

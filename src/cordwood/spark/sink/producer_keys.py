@@ -1,7 +1,10 @@
 """Settings of the Java producer that the sink obeys, warns about, or refuses.
 
-A test compares the table in docs/spark.md with this one.
+Keys of a connection's security are those of reads and writes alike (`options/security.py`). A test compares the table
+in docs/spark.md with this one.
 """
+
+from cordwood.spark.options import security
 
 SUPPORTED_KEYS: dict[str, str] = {
     "bootstrap.servers": "the brokers to ask first",
@@ -27,13 +30,11 @@ SUPPORTED_KEYS: dict[str, str] = {
     "receive.buffer.bytes": "of the sockets; -1, the default: as the system sees fit",
     "max.block.ms": "how long a topic that is not there yet is waited for (60,000)",
     "transaction.timeout.ms": "how long a transaction stays open after the last sign of life (300,000; Kafka: 900,000)",
-    "security.protocol": "PLAINTEXT",
 }
 
 _BYTES = "keys and values are written as the bytes of their columns: cast the column to string or binary"
 _TRANSACTIONAL_ID = "the sink chooses transactional ids itself; the option 'family' names what is written together"
 _CONSUMER = "it is a consumer's setting, and the sink is a producer"
-_NO_TLS = "the client speaks plain text only"
 _PARTITIONER = (
     "keys are partitioned by murmur2 as the Java client does, null keys are spread; set a column 'partition' to decide "
     "otherwise"
@@ -63,9 +64,6 @@ WITHOUT_EFFECT: dict[str, str] = {
     "metrics.": _METRICS,
     "enable.metrics.push": _METRICS,
     "auto.include.jmx.reporter": _METRICS,
-    "security.providers": _NO_TLS,
-    "ssl.": _NO_TLS,
-    "sasl.": _NO_TLS,
     "group.": _CONSUMER,
     "auto.": _CONSUMER,
     "enable.auto.commit": _CONSUMER,
@@ -89,5 +87,7 @@ def why_without_effect(key: str) -> str | None:
     """The reason why a key has no effect; None if it is obeyed, refused or unknown."""
     if key in SUPPORTED_KEYS or key in REFUSED_KEYS:
         return None
+    if about_security := security.why_without_effect(key):
+        return about_security
     beginnings = (why for name, why in WITHOUT_EFFECT.items() if name.endswith(".") and key.startswith(name))
     return WITHOUT_EFFECT.get(key) or next(beginnings, None)

@@ -3,10 +3,12 @@
 Owns the answer to "is this key implemented?". A key is implemented; or it is taken with a warning that it has no
 effect, the reason and what to use instead; or, where Spark's Kafka source refuses it, it is refused here too. So a
 query moves from that source to this one with its options as they are. Names are those of Kafka's consumer, without
-`kafka.` before them.
+`kafka.` before them. Keys of a connection's security are those of reads and writes alike (`options/security.py`).
 """
 
 from enum import Enum
+
+from cordwood.spark.options import security
 
 
 class Key(Enum):
@@ -24,7 +26,6 @@ class Key(Enum):
     FETCH_MAX_WAIT_MS = "fetch.max.wait.ms"
     RECEIVE_BUFFER_BYTES = "receive.buffer.bytes"
     EXCLUDE_INTERNAL_TOPICS = "exclude.internal.topics"
-    SECURITY_PROTOCOL = "security.protocol"
     CHECK_CRCS = "check.crcs"
     ALLOW_AUTO_CREATE_TOPICS = "allow.auto.create.topics"
 
@@ -39,7 +40,6 @@ _MEMBERSHIP = "a query is no member of a group: Spark decides who reads what, an
 _RECORDS = "keys and values arrive as bytes; decode them with DataFrame functions, as in CAST(value AS STRING)"
 _COMMITS = "positions live in the checkpoint; they are committed to the progress group as well, by themselves"
 _METRICS = "this client keeps no such metrics; see the streaming query's progress and the broker's metrics"
-_SECURITY = "encrypted and authenticated connections are not supported yet, and kafka.security.protocol is PLAINTEXT"
 _NETWORK = "connections are opened when needed and again after they broke; use kafka.request.timeout.ms"
 _METADATA = "metadata is asked for at every trigger, and whenever it turns out to be stale"
 
@@ -83,10 +83,7 @@ WITHOUT_EFFECT = {
     "metrics.num.samples": _METRICS,
     "metrics.recording.level": _METRICS,
     "metrics.sample.window.ms": _METRICS,
-    "security.providers": _SECURITY,
 }
-
-_PREFIXES_WITHOUT_EFFECT = {"ssl.": _SECURITY, "sasl.": _SECURITY}
 
 OF_PRODUCERS = frozenset(
     {
@@ -120,4 +117,4 @@ def why_without_effect(name: str) -> str | None:
         return WITHOUT_EFFECT[name]
     if name in OF_PRODUCERS:
         return "it is a setting of producers, and this is a read"
-    return next((reason for prefix, reason in _PREFIXES_WITHOUT_EFFECT.items() if name.startswith(prefix)), None)
+    return security.why_without_effect(name)

@@ -7,16 +7,18 @@ the planner process and to the executors.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from cordwood.client.answers import EARLIEST, LATEST, Isolation
 from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.quantities import duration_ms
+from cordwood.security.connection_settings import PLAIN_TEXT, Security
 from cordwood.spark.options import names as names
 from cordwood.spark.options.names import did_you_mean
 from cordwood.spark.options.quantities import MAX_INT, one_of, size_bytes, whole_number, yes_or_no
+from cordwood.spark.options.security import SECURITY_KEYS, security_of
 from cordwood.spark.source.boundaries import (
     AtGroup,
     AtOffsets,
@@ -39,6 +41,8 @@ NO_GROUP = "none"
 DEFAULT_GROUP_PREFIX = "spark"
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
 DEFAULT_POLL_TIMEOUT_MS = 120_000
+_KEYS = frozenset((*(key.value for key in Key), *SECURITY_KEYS))
+"""The keys that are implemented, without `kafka.`."""
 
 
 class OptionsError(ValueError):
@@ -230,14 +234,14 @@ class _Reading:
                 elif spelling in names.WITHOUT_EFFECT:
                     self._warnings.append(f"{spelling} has no effect: {names.WITHOUT_EFFECT[spelling]}")
             else:
-                known = [*names.OPTIONS, *(f"kafka.{key.value}" for key in Key)]
+                known = [*names.OPTIONS, *(f"kafka.{key}" for key in _KEYS)]
                 self._problems.append(f"{name} is not an option.{did_you_mean(name, known)}")
         given = [name for name in names.STREAMING_ONLY if self._has(name)]
         if given and not self._streaming:
             self._warnings.append(f"{', '.join(given)} have no effect on a batch read")
 
     def _check_key(self, name: str) -> None:
-        if name in {key.value for key in Key}:
+        if name in _KEYS:
             return
         reason = why_without_effect(name)
         if reason is not None:
@@ -245,7 +249,7 @@ class _Reading:
         elif name in REFUSED:
             self._problems.append(f"kafka.{name} is not supported: {REFUSED[name]}.")
         else:
-            near = did_you_mean(f"kafka.{name}", [f"kafka.{key.value}" for key in Key])
+            near = did_you_mean(f"kafka.{name}", [f"kafka.{key}" for key in _KEYS])
             self._problems.append(f"kafka.{name} is not a setting of Kafka's consumer.{near}")
 
     # The cluster
@@ -255,12 +259,7 @@ class _Reading:
             given = self._text(f"kafka.{key.value}")
             if given is not None and given.strip().lower() != value:
                 self._warnings.append(f"kafka.{key.value}={given} has no effect: {reason}")
-        protocol = self._text(f"kafka.{Key.SECURITY_PROTOCOL.value}")
-        if protocol is not None and protocol.strip().upper() != "PLAINTEXT":
-            self._problems.append(
-                f"kafka.security.protocol={protocol} is not supported: encrypted and authenticated connections are not"
-                " supported yet. Use PLAINTEXT."
-            )
+        security = self._security()
         servers = self._text(f"kafka.{Key.BOOTSTRAP_SERVERS.value}")
         if not servers:
             self._problems.append("kafka.bootstrap.servers is missing: say where the brokers are, as host:9092.")
@@ -282,15 +281,19 @@ class _Reading:
         self._take(names.FETCH_OFFSET_RETRIES, _positive, None)
         poll_timeout_ms = self._take(names.POLL_TIMEOUT_MS, _positive, None) or DEFAULT_POLL_TIMEOUT_MS
         try:
-            client = ClientSettings(servers or "missing", client_id=client_id, **given_numbers)
+            client = ClientSettings(servers or "missing", client_id=client_id, security=security, **given_numbers)
         except ValueError as failure:
             self._problems.append(f"kafka.bootstrap.servers: {failure}.")
             client = ClientSettings("missing")
         waiting_ms = max(client.retry_timeout_ms, poll_timeout_ms)
-        fetching = ClientSettings(
-            client.bootstrap_servers, client_id=client_id, **{**given_numbers, "retry_timeout_ms": waiting_ms}
-        )
-        return client, fetching
+        return client, replace(client, retry_timeout_ms=waiting_ms)
+
+    def _security(self) -> Security:
+        try:
+            return security_of(self._given)
+        except ValueError as failure:
+            self._problems.append(f"the connection's settings (kafka.*): {failure}.")
+            return PLAIN_TEXT
 
     def _isolation(self) -> Isolation:
         def parse(text: str) -> Isolation:

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
-from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition
 from cordwood.spark.source.offsets import Positions, from_spark
 from cordwood.spark.source.options import SourceOptions
@@ -50,9 +50,10 @@ def read_progress(cluster: Cluster, group: str) -> dict[TopicPartition, Standing
     return found
 
 
-def progress(group: str, bootstrap_servers: str) -> dict[TopicPartition, Standing]:
-    """A query's positions and losses: `progress("spark-orders", "localhost:9092")`."""
-    with Cluster(ClientSettings(bootstrap_servers)) as cluster:
+def progress(group: str, bootstrap_servers: str | Mapping[str, str]) -> dict[TopicPartition, Standing]:
+    """A query's positions and losses: `progress("spark-orders", "localhost:9092")`. In place of the addresses stand the
+    settings of a client on librdkafka where brokers ask for TLS or a log-in."""
+    with Cluster(Bootstrap.of(bootstrap_servers).settings()) as cluster:
         return read_progress(cluster, group)
 
 
