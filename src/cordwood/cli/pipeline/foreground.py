@@ -1,32 +1,39 @@
-"""Runs a pipeline's worker in the foreground of a terminal, until it ends, fails for good or is told to stop."""
+"""Runs a pipeline's worker in the foreground of a terminal, until it ends, fails for good or is told to stop.
+
+A command that runs several editions asks the brokers between two of them, too, and is as patient there as a run is.
+"""
 
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from cordwood.cli.pipeline.options import as_failure
+from cordwood.cli.pipeline.options import as_failure, failure_of_brokers
 from cordwood.cli.pipeline.target import Found
 from cordwood.cli.terminal.doing import Doing
 from cordwood.cli.terminal.output import print_json_line, remark, say
-from cordwood.model.failure import Failure
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.editions.events import Event, clear_failure, in_words, note_failure
+from cordwood.pipelines.editions.events import Event, Tell, clear_failure, in_words, note_failure
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.execution.python_memory import default_limit_bytes
 from cordwood.pipelines.execution.running import Ending
 from cordwood.pipelines.process.rule_check import failure_of_rules
 from cordwood.pipelines.process.supervisor import Supervisor
+from cordwood.pipelines.process.tries import Tries
 from cordwood.pipelines.process.worker import Orders
 
 if TYPE_CHECKING:
     from cordwood.pipelines.monitoring import PipelineMonitor
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -61,23 +68,7 @@ def run_in_foreground(
     of them came. Raises Failure."""
 
     doing = Doing()
-
-    def tell(event: Event) -> None:
-        _note(found.state, edition.name, event)
-        if monitor is not None:
-            monitor.heard(event)
-        if event["event"] == "doing":
-            doing.show(in_words(event))
-            return
-        doing.hide()
-        if as_json:
-            print_json_line(event)
-        elif event["event"] in ("remark", "failed"):
-            remark(in_words(event))
-        else:
-            say(in_words(event, verbose=verbose))
-        sys.stdout.flush()
-
+    tell = telling(found, edition, doing, as_json=as_json, monitor=monitor, verbose=verbose)
     directory = found.state.edition_directory(edition.name)
     orders = Orders(
         file=str(found.state.definition(edition)),
@@ -121,6 +112,63 @@ def run_in_foreground(
         note_failure(found.state, edition.name, failure)
         raise _failure(failure)
     return saying is None
+
+
+def telling(
+    found: Found,
+    edition: Edition,
+    doing: Doing,
+    *,
+    as_json: bool,
+    monitor: "PipelineMonitor | None" = None,
+    verbose: bool = False,
+) -> Tell:
+    """Notes and shows the events of an edition's run."""
+
+    def tell(event: Event) -> None:
+        _note(found.state, edition.name, event)
+        if monitor is not None:
+            monitor.heard(event)
+        if event["event"] == "doing":
+            doing.show(in_words(event))
+            return
+        doing.hide()
+        if as_json:
+            print_json_line(event)
+        elif event["event"] in ("remark", "failed"):
+            remark(in_words(event))
+        else:
+            say(in_words(event, verbose=verbose))
+        sys.stdout.flush()
+
+    return tell
+
+
+def asked_again(question: Callable[[], T], found: Found, edition: Edition, tell: Tell, tries: Tries) -> T:
+    """The answer to a question to the brokers, which is asked again after the pauses of a run's new tries while brokers
+    are lost. Raises Failure when it is given up; the edition's failure says so to `status`, too."""
+    has_failed = False
+    while True:
+        try:
+            answer = question()
+        except Exception as error:
+            failure = error if isinstance(error, Failure) else failure_of_brokers(error)
+            if failure is None or failure.exit_code is not ExitCode.NOT_REACHABLE:
+                raise
+            has_failed = True
+            who = {"pipeline": found.pipeline.name, "edition": edition.name, "version": edition.version}
+            told = {"event": "failed", "code": failure.code, "message": failure.message, "hint": failure.hint}
+            pause_s = tries.pause_s()
+            if pause_s is None:
+                failure = Failure(failure.code, tries.given_up(failure.message), failure.hint, failure.exit_code)
+                note_failure(found.state, edition.name, {**who, **told, "message": failure.message})
+                raise failure from error
+            tell({**who, **told, "again_in_s": pause_s})
+            time.sleep(pause_s)
+        else:
+            if has_failed:
+                clear_failure(found.state, edition.name)
+            return answer
 
 
 def check_rules_first(pipeline: Pipeline, source_file: Path) -> None:

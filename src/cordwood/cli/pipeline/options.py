@@ -1,9 +1,10 @@
 """Shared parts of the pipeline commands: options, and failures."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -81,6 +82,8 @@ StopTimeout = Annotated[
 
 DEFAULT_STOP_TIMEOUT_S = 120.0
 
+_LOST_IN_SPARK: Final = re.compile(r"cordwood\.client\.errors\.BrokerUnreachable: (.+)")
+"""In the failure of a job of Spark's that reads the log."""
 _EXIT_CODES = {
     "NOT_FOUND": ExitCode.NOT_FOUND,
     "OVER_BUDGET": ExitCode.PROBLEM_FOUND,
@@ -122,27 +125,33 @@ def refusals() -> Iterator[None]:
     except (Failure, typer.Exit, typer.Abort):
         raise
     except Exception as error:
-        failure = _failure_of_brokers(error)
+        failure = failure_of_brokers(error)
         if failure is None:
             raise
         raise failure from error
 
 
-def _failure_of_brokers(error: Exception) -> Failure | None:
-    """The failure for an answer of the brokers, or for the lack of one; None for another error."""
+def failure_of_brokers(error: Exception) -> Failure | None:
+    """The failure for an answer of the brokers, or for the lack of one; None for another error. Its exit code says
+    whether brokers were lost: the same question may be answered a little later."""
     from confluent_kafka import KafkaException
 
-    from cordwood.client.errors import BrokerUnreachable, ClientError
+    from cordwood.client.errors import BrokerUnreachable, ClientError, EndNotReached, RequestRefused
+    from cordwood.client.retries import PASSING
 
+    lost = _LOST_IN_SPARK.search(str(error))
     if isinstance(error, KafkaException):
         told = error.args[0]
         text = told.str() or told.name()
-        if told.code() > 0:
+        if told.code() > 0 and told.code() not in PASSING:
             return Failure(told.name(), f"the brokers refused: {text}")
     elif isinstance(error, ClientError):
         text = str(error)
-        if not isinstance(error, BrokerUnreachable):
+        is_passing = isinstance(error, RequestRefused) and error.code in PASSING
+        if not is_passing and not isinstance(error, BrokerUnreachable | EndNotReached):
             return Failure("FAILED", text)
+    elif lost is not None:
+        text = lost[1]
     else:
         return None
     return Failure(

@@ -1,11 +1,14 @@
 """`cordwood pipeline replay --downstream`: a pipeline and all that read it, replayed one after the other into a set."""
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from cordwood.cli.pipeline.compare import judge
-from cordwood.cli.pipeline.foreground import check_rules_first, run_in_foreground
+from cordwood.cli.pipeline.compare import Judged, judge
+from cordwood.cli.pipeline.foreground import asked_again, check_rules_first, run_in_foreground, telling
 from cordwood.cli.pipeline.target import Found
+from cordwood.cli.terminal.doing import Doing
 from cordwood.cli.terminal.output import print_json_line, remark, say
 from cordwood.pipelines.definition.errors import WrongState, shown_path
 from cordwood.pipelines.editions.downstream import (
@@ -23,9 +26,12 @@ from cordwood.pipelines.execution.idle import has_nothing_to_do
 from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
 from cordwood.pipelines.execution.unread import unread
 from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
+from cordwood.pipelines.process.tries import Tries
 
 if TYPE_CHECKING:
     from cordwood.pipelines.monitoring import PipelineMonitor
+
+T = TypeVar("T")
 
 _MAX_ROUNDS: Final = 100
 _SAMPLES: Final = 5
@@ -60,6 +66,11 @@ def replay_downstream(
     ]
     if not as_json:
         _say_members(made, planned, root)
+
+    def ask(member: Found, edition: Edition, question: Callable[[], T]) -> T:
+        tell = telling(member, edition, Doing(), as_json=as_json, monitor=monitor, verbose=verbose)
+        return asked_again(question, member, edition, tell, Tries(max_restarts))
+
     for _ in range(_MAX_ROUNDS):
         for member in members:
             if made not in project.sets.all():
@@ -70,8 +81,7 @@ def replay_downstream(
             lock = RunLock(lock_path(member.state, edition.name))
             lock.take(f"edition {edition.name} of {member.pipeline.name}", int(time.time() * 1000))
             try:
-                prepare_topics(member.bound(edition), member.state, edition, bootstrap_servers, remark)
-                if edition.caught_up_at_ms is not None and has_nothing_to_do(member.route(edition, bootstrap_servers)):
+                if not ask(member, edition, partial(_is_to_run, member, edition, bootstrap_servers)):
                     continue
                 has_ended = run_in_foreground(
                     member,
@@ -91,10 +101,16 @@ def replay_downstream(
             if not has_ended or _edition(made, member).caught_up_at_ms is None:
                 remark("Ended before all of the set has caught up: the same command goes on with it.")
                 return
-        if all(_has_caught_up(made, member, bootstrap_servers) for member in members):
+        here = [(member, _edition(made, member)) for member in members]
+        if all(ask(*each, partial(_has_caught_up, *each, bootstrap_servers)) for each in here):
             break
     for member in members:
-        _compare(member, _edition(made, member), bootstrap_servers, as_json=as_json)
+        edition = _edition(made, member)
+        judged = ask(member, edition, partial(_judged, member, edition, bootstrap_servers))
+        if as_json:
+            print_json_line({"event": "compared", **judged.as_json()})
+        elif judged.found.outputs or judged.found.unwritten:
+            judged.show()
     if not as_json:
         remark(f"`cordwood pipeline swap {root}` makes all {len(members)} live at one moment: {made}.")
 
@@ -105,9 +121,15 @@ def _edition(made: EditionSet, member: Found) -> Edition:
     return member.state.edition(of.edition)
 
 
-def _has_caught_up(made: EditionSet, member: Found, bootstrap_servers: str) -> bool:
+def _is_to_run(member: Found, edition: Edition, bootstrap_servers: str) -> bool:
+    """Makes the topics of a member's fresh edition. Returns False if it has caught up and nothing came in since."""
+    prepare_topics(member.bound(edition), member.state, edition, bootstrap_servers, remark)
+    return edition.caught_up_at_ms is None or not has_nothing_to_do(member.route(edition, bootstrap_servers))
+
+
+def _has_caught_up(member: Found, edition: Edition, bootstrap_servers: str) -> bool:
     """True if what came in since the member has caught up fits into one batch."""
-    left = unread(member.project, member.state, _edition(made, member), bootstrap_servers)
+    left = unread(member.project, member.state, edition, bootstrap_servers)
     return (left or 0) <= member.pipeline.settings.max_rows_per_batch
 
 
@@ -119,9 +141,5 @@ def _say_members(made: EditionSet, planned: list[Planned], root: str) -> None:
             remark(f"{each.pipeline.name} is taken as its live edition keeps it: {file} does not declare it any more.")
 
 
-def _compare(member: Found, fresh: Edition, bootstrap_servers: str, *, as_json: bool) -> None:
-    judged = judge(member.state, member.state.live_edition(), fresh, bootstrap_servers, _SAMPLES)
-    if as_json:
-        print_json_line({"event": "compared", **judged.as_json()})
-    elif judged.found.outputs or judged.found.unwritten:
-        judged.show()
+def _judged(member: Found, fresh: Edition, bootstrap_servers: str) -> Judged:
+    return judge(member.state, member.state.live_edition(), fresh, bootstrap_servers, _SAMPLES)

@@ -60,7 +60,7 @@ def serve_pipelines(
         from cordwood.pipelines.editions.project import Project
         from cordwood.pipelines.editions.run_lock import RunLock
         from cordwood.pipelines.execution.python_memory import default_limit_bytes
-        from cordwood.pipelines.process.supervisor import BACK_OFF
+        from cordwood.pipelines.process.tries import BACK_OFF
         from cordwood.pipelines.serving.serving import Serving
         from cordwood.pipelines.serving.supervisor import ServingSupervisor
 

@@ -8,16 +8,20 @@ compacted topic stays compacted.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
 
+from cordwood.client.retries import PASSING
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import NotFound, Refusal, WrongState
 from cordwood.pipelines.definition.replication import UNSAID, Copies, Replication, copies_of_new
 from cordwood.pipelines.editions import checkpoint
 from cordwood.pipelines.editions.editions import Edition, PipelineState
+
+T = TypeVar("T")
 
 _TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 5.0
@@ -137,8 +141,10 @@ def _create(admin: AdminClient, missing: list[NewTopic]) -> None:
         return
     for name, answer in admin.create_topics(missing, operation_timeout=_TIMEOUT_S).items():
         try:
-            answer.result(_TIMEOUT_S)
+            _answered(answer)
         except KafkaException as error:
+            if error.args[0].code() < 0 or error.args[0].code() in PASSING:
+                raise  # brokers are lost, and a later try may find them
             if error.args[0].name() == "INVALID_REPLICATION_FACTOR":
                 hint = (
                     "`cordwood cluster status` shows the brokers; replicas= of the topic or of @pipeline says how many"
@@ -175,8 +181,16 @@ def _settings_of(admin: AdminClient, topics: Iterable[str]) -> dict[str, Mapping
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in sorted(topics)]
     if not resources:
         return {}
-    found = admin.describe_configs(resources)
-    return {resource.name: found[resource].result(_TIMEOUT_S) for resource in resources}
+    found: Mapping[ConfigResource, Future[Mapping[str, Any]]] = admin.describe_configs(resources)
+    return {resource.name: _answered(found[resource]) for resource in resources}
+
+
+def _answered(answer: "Future[T]") -> T:
+    """The answer to a request. Raises KafkaException, also where there is none in time."""
+    try:
+        return answer.result(_TIMEOUT_S)
+    except TimeoutError:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {_TIMEOUT_S:g} s")) from None
 
 
 def _own(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -9,15 +9,13 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from cordwood.model.back_off import BackOff
 from cordwood.pipelines.editions.events import Event, Tell
 from cordwood.pipelines.editions.run_lock import RunLock
+from cordwood.pipelines.process.tries import BACK_OFF, Tries
 from cordwood.pipelines.process.worker import EXIT_DONE, EXIT_REFUSED, Orders
 from cordwood.pipelines.process.worker_process import WorkerProcess, shorten_log
-
-BACK_OFF: Final = BackOff(1_000, 60_000)
 
 
 class Supervisor:
@@ -39,10 +37,7 @@ class Supervisor:
         self._lock = lock
         self._log = log
         self._tell = tell
-        self._max_restarts = max_restarts
-        self._back_off = back_off
-        self._failures = 0
-        """Failures since the last finished batch."""
+        self._tries = Tries(max_restarts, back_off)
         self._python_bytes = python_bytes
         self._command = command
         self._worker: WorkerProcess | None = None
@@ -59,11 +54,9 @@ class Supervisor:
             failure = self._last_failure or self._silent_death()
             if code == EXIT_REFUSED:
                 return failure
-            self._failures += 1
-            if self._failures > self._max_restarts:
-                given_up = f" (given up after {self._failures} failures in a row)" if self._max_restarts else ""
-                return {**failure, "message": f"{failure['message']}{given_up}"}
-            delay_s = self._back_off.pause_ms(self._failures) / 1000
+            delay_s = self._tries.pause_s()
+            if delay_s is None:
+                return {**failure, "message": self._tries.given_up(failure["message"])}
             self._tell({**failure, "again_in_s": delay_s})
             if self._stopping.wait(delay_s):
                 return None
@@ -107,7 +100,7 @@ class Supervisor:
             self._last_failure = event
             return
         if event["event"] == "batch":
-            self._failures = 0
+            self._tries.succeeded()
             shorten_log(self._log)
         self._tell(event)
 
