@@ -1,6 +1,7 @@
 """Real clients log in: confluent-kafka, kafka-python, aiokafka and Kafka's own tools, by each mechanism."""
 
 import asyncio
+import shutil
 import subprocess
 import time
 import uuid
@@ -93,6 +94,19 @@ def test_confluent_kafka(broker: Broker, topic: str, mechanism: str) -> None:
     assert message is not None
     assert message.value() == b"x"
     consumer.close()
+
+
+@pytest.mark.landing
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian: kcat)")
+@each_mechanism
+def test_kcat_of_debian(broker: Broker, topic: str, mechanism: str) -> None:
+    """Its librdkafka, before 2.6.1, repeats its part of a SCRAM nonce. Apache Kafka 4 refuses that."""
+    settings = of_librdkafka(broker, mechanism)
+    server = settings.pop("bootstrap.servers")
+    given = [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
+    command = ["kcat", "-b", server, "-t", topic, "-P", *given]
+    done = subprocess.run(command, input=b"x", capture_output=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 @pytest.mark.landing

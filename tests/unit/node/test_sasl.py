@@ -123,6 +123,14 @@ def test_only_versions_and_sasl_are_served_before(world: World, key: int) -> Non
     assert reply.hang_up_reason == f"{APIS[key].name} came before the peer has logged in"
 
 
+def test_the_first_version_of_a_handshake_is_offered_and_refused(world: World) -> None:
+    """librdkafka 2.0 logs in only where it is offered."""
+    assert SERVED[ApiKey.SASL_HANDSHAKE].min_version == 0
+    peer = Peer(world)
+    assert error(peer.send(ApiKey.SASL_HANDSHAKE, 0, mechanism="PLAIN").answer.error_code) == "UNSUPPORTED_VERSION"
+    assert peer.scram().auth_bytes.startswith(b"v=")
+
+
 def test_versions_may_be_asked_before(world: World) -> None:
     peer = Peer(world)
     told = {each.api_key for each in peer.send(ApiKey.API_VERSIONS, 0).answer.api_keys}

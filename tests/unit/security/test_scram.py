@@ -26,14 +26,19 @@ def exchange(mechanism: ScramMechanism = SHA_256, *, is_known: bool = True) -> S
 
 
 def final_message(
-    mechanism: ScramMechanism, password: str, challenge: bytes, binding: bytes = b"n,,", user: str = "user"
+    mechanism: ScramMechanism,
+    password: str,
+    challenge: bytes,
+    binding: bytes = b"n,,",
+    user: str = "user",
+    before_nonce: str = "",
 ) -> bytes:
     """The final message of a client that computes its proof by the RFC, in other words than ours."""
     fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
     digest = mechanism.hash_name
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), b64decode(fields["s"]), int(fields["i"]))
     client_key = hmac.digest(salted, b"Client Key", digest)
-    bare = f"c={b64encode(binding).decode()},r={fields['r']}"
+    bare = f"c={b64encode(binding).decode()},r={before_nonce}{fields['r']}"
     message = f"n={user},r={CLIENT_NONCE},{challenge.decode()},{bare}".encode()
     signature = hmac.digest(hashlib.new(digest, client_key).digest(), message, digest)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
@@ -77,6 +82,19 @@ def test_a_client_that_believes_that_the_broker_has_no_channel_binding_is_taken(
     challenge = server.take(b"y" + FIRST[1:])
     assert isinstance(challenge, Challenge)
     assert isinstance(server.take(final_message(SHA_256, "pencil", challenge.token, b"y,,")), Proof)
+
+
+def test_a_client_may_repeat_its_part_of_the_nonce_as_old_librdkafkas_do() -> None:
+    for before, is_taken in [(CLIENT_NONCE, True), (CLIENT_NONCE * 2, False), ("x", False)]:
+        server = exchange()
+        challenge = server.take(FIRST)
+        assert isinstance(challenge, Challenge)
+        final = final_message(SHA_256, "pencil", challenge.token, before_nonce=before)
+        if is_taken:
+            assert isinstance(server.take(final), Proof)
+        else:
+            with pytest.raises(Unproven, match="the nonce is not that of this exchange"):
+                server.take(final)
 
 
 def test_a_changed_header_shows_in_the_final_message() -> None:

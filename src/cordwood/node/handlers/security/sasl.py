@@ -2,8 +2,9 @@
 
 The machine is imported when somebody logs in: most brokers on a laptop ask nobody, and start quickly.
 
-SaslHandshake 0 is not served: SASL messages would follow it as bare bytes. Only clients from before Kafka 1.0 (2017)
-need it.
+SaslHandshake 0 is offered and refused. Librdkafka of some years (2.0.2 of Debian 12) logs in only where it is offered,
+and then uses version 1. Behind version 0 SASL messages would follow as bare bytes: only clients from before Kafka 1.0
+(2017) ask for it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ class SaslRooms(Protocol):
 
 def sasl_handshake(rooms: SaslRooms, request: Request[SaslHandshake]) -> None:
     body = request.decode()
+    if request.version == 0:
+        request.answer(error_code=ErrorCode.UNSUPPORTED_VERSION, mechanisms=())
+        return
     asks = request.reply.session.entrance.asks
     authentication = rooms.authentications.of(request.reply)
     if authentication is None or asks is None:
@@ -104,6 +108,6 @@ def _refuse(rooms: SaslRooms, request: Request[SaslAuthenticate], refused: Refus
 
 
 HANDLERS = (
-    serves(ApiKey.SASL_HANDSHAKE, 1, 1, sasl_handshake),
+    serves(ApiKey.SASL_HANDSHAKE, 0, 1, sasl_handshake),
     serves(ApiKey.SASL_AUTHENTICATE, 0, 2, sasl_authenticate),
 )
