@@ -256,14 +256,18 @@ class Bench:
         topic: str,
         *,
         properties: Mapping[str, str] | None = None,
+        bootstrap: str = "",
         beside_another: bool = False,
         timeout_s: float | None = None,
         **flags: object,
     ) -> Measured:
-        """Run load.c to its end and meter the broker meanwhile. `beside_another`: another client of ours runs, too."""
+        """Run load.c to its end and meter the broker meanwhile. `beside_another`: another client of ours runs, too.
+
+        `bootstrap`: another listener of the system than its first."""
         patience_s = timeout_s or self.plan.timeout_s
         meter = Meter(*system.pids)
-        run = load.start(mode, system.bootstrap, topic, properties=properties, timeout=int(patience_s), **flags)
+        address = bootstrap or system.bootstrap
+        run = load.start(mode, address, topic, properties=properties, timeout=int(patience_s), **flags)
         client = run.result(patience_s + 10)
         used = meter.usage()
         if not beside_another:

@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from benchmarks import processes
 from benchmarks.figures import CORDWOOD, KAFKA
 from benchmarks.kafka_peer import DEFAULT_HEAP, KafkaBroker, KafkaJars, free_port
+from benchmarks.secure_listener import SecureListener
 
 Durability = Literal["os", "disk"]
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
@@ -68,8 +69,17 @@ class KafkaSystem:
     name = KAFKA
     replicas = 1
 
-    def __init__(self, directory: Path, jars: KafkaJars, heap: str | None = None, *, as_shipped: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        jars: KafkaJars,
+        heap: str | None = None,
+        *,
+        as_shipped: bool = False,
+        secure: SecureListener | None = None,
+    ) -> None:
         self.directory = directory
+        port, controller_port = free_port(), free_port()
         # Deleted topics give their space back at once, so that a long run does not fill the disk.
         settings = {"log.segment.delete.delay.ms": "100", "auto.create.topics.enable": "false"}
         if as_shipped:  # Kafka's default, and neither start script nor sample settings change it; KafkaBroker does
@@ -79,7 +89,9 @@ class KafkaSystem:
             settings["group.consumer.assignment.interval.ms"] = "0"
         if heap is not None:  # its cleaner takes 128 MiB of the heap at the start, if it is left to its default
             settings["log.cleaner.dedupe.buffer.size"] = str(4 * 2**20)
-        self._broker = KafkaBroker(jars, directory, heap or DEFAULT_HEAP, settings)
+        if secure is not None:
+            settings |= secure.of_kafka(f"127.0.0.1:{port}", controller_port)
+        self._broker = KafkaBroker(jars, directory, heap or DEFAULT_HEAP, settings, port, controller_port)
 
     @property
     def label(self) -> str:
@@ -128,16 +140,26 @@ class CordwoodSystem:
     name = CORDWOOD
     label = "Cordwood"
     replicas = 1
-    _ready = re.compile(r"cordwood ready on ([^\s:]+):(\d+)")
+    _ready = re.compile(r"cordwood ready on \S")
 
     def __init__(
-        self, directory: Path, *, as_shipped: bool = False, options: Sequence[str] = (), port: int | None = None
+        self,
+        directory: Path,
+        *,
+        as_shipped: bool = False,
+        options: Sequence[str] = (),
+        port: int | None = None,
+        secure: SecureListener | None = None,
     ) -> None:
         """`options`: further ones of `cordwood serve`."""
         self.directory = directory
-        waits = [] if as_shipped else ["--set", "group.initial.rebalance.delay.ms=0"]
-        self._options = [*waits, *options]
         self._port = port or free_port()
+        waits = [] if as_shipped else ["--set", "group.initial.rebalance.delay.ms=0"]
+        listeners = ["--listen", self.bootstrap]
+        if secure is not None:
+            settings = secure.of_cordwood(self.bootstrap)
+            listeners = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        self._options = [*listeners, *waits, *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -167,7 +189,7 @@ class CordwoodSystem:
         self.directory.mkdir(parents=True, exist_ok=True)
         installed = Path(sys.executable).with_name("cordwood")
         command = [str(installed)] if installed.exists() else [sys.executable, "-m", "cordwood.cli"]
-        command += ["serve", "--data-dir", str(self.data), "--listen", self.bootstrap, *self._options]
+        command += ["serve", "--data-dir", str(self.data), *self._options]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONUNBUFFERED"] = "1"
         begin = self._output.stat().st_size if self._output.exists() else 0

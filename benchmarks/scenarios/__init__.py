@@ -12,6 +12,7 @@ from benchmarks.scenarios import (
     memory,
     partitions,
     rebalances,
+    secure,
     start,
     throughput,
     transactions,
@@ -34,5 +35,6 @@ SCENARIOS = (
     Scenario("start", "From process start to the first acknowledgement", start.start, 20, own_brokers=True),
     Scenario("partitions", "Thousands of partitions", partitions.partitions, 40, own_brokers=True),
     Scenario("memory", "Resident memory", memory.memory, 35, own_brokers=True),
+    Scenario("secure", "TLS and log-ins", secure.secure, 60, own_brokers=True),
     Scenario("rebalances", "Rebalances as shipped: real consumers", rebalances.rebalances, 40, own_brokers=True),
 )
