@@ -40,6 +40,7 @@ from simulation.world.turn_loop import TurnLoop
 
 if TYPE_CHECKING:
     from cordwood.broker.machine.threads import Workers
+    from cordwood.security.trail.port import Trail
 
 DATA_DIRECTORY = "/data"
 RETRY_S = 0.1
@@ -62,6 +63,7 @@ class Setup:
     """True if other brokers share the store."""
     directories: int = 1
     """The number of the broker's data directories, all on one disk."""
+    trail: "Trail | None" = None
 
     @property
     def data_directories(self) -> tuple[str, ...]:
@@ -163,6 +165,7 @@ class Life:
             other_brokers=self._other_brokers,
             seed=self._chance.getrandbits(64),
             random_bytes=self._chance.randbytes,
+            trail=self._setup.trail,
         )
         for _ in self.node.recover_all():
             pass

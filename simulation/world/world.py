@@ -29,6 +29,7 @@ from simulation.world.slow_store import SlowStore
 from simulation.world.threads import Patience, Step
 
 if TYPE_CHECKING:
+    from cordwood.security.trail.port import Trail
     from cordwood.wire.api_types import KeyOf, Response
 
 STEPS_TO_SETTLE = 100_000
@@ -89,10 +90,11 @@ class World:
         clustered: bool = False,
         racks: bool = False,
         directories: int = 1,
+        trail: Trail | None = None,
     ) -> None:
         """`scrubbed`: closed segments are read in the background, which changes the meaning of seeds. `clustered`:
         brokers register fenced, and one of them is the controller. `racks`: each broker is in a separate rack.
-        `directories`: the number of data directories of each broker."""
+        `directories`: the number of data directories of each broker. `trail`: hears of their changes and refusals."""
         self.chance = random.Random(seed)
         self.clock = Clock()
         """The time of clients and of the store."""
@@ -116,6 +118,7 @@ class World:
                 LEASE_MS if machines == 1 else SHORT_LEASE_MS,
                 clustered,
                 directories,
+                trail,
             )
             self.machines.append(
                 Machine(

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from cordwood.broker.network.tls.listeners import TlsListeners
     from cordwood.broker.storage.cluster_witness import ClusterWitness
     from cordwood.broker.storage.memory import Memory
+    from cordwood.broker.trail.recorder import SecurityTrail
     from cordwood.cluster.registration import NoteEpoch
 
 logger = logging.getLogger("cordwood.broker")
@@ -114,6 +115,7 @@ class Server:
         self._stopping = False
         self._stopped_cleanly = False
         self._metrics: MetricsService | None = None
+        self._trail = None if storage.in_memory else _security_trail(settings, loop)
         self._witness: ClusterWitness | None = None
 
     @classmethod
@@ -187,7 +189,7 @@ class Server:
         for listener in settings.listener_list:
             self._bound.append((listener, bind(listener.address)))
         if self._tls is not None:
-            self._tls_resources = self._tls.begin(loop)
+            self._tls_resources = self._tls.begin(loop, self._trail)
         if settings.metrics_address is not None:
             # Imported only if metrics are served, to keep the start quick.
             from cordwood.broker.metrics.service import MetricsService
@@ -248,6 +250,7 @@ class Server:
             census=self._client_counts,
             seed=int.from_bytes(os.urandom(8), "big"),
             random_bytes=os.urandom,
+            trail=self._trail,
         )
         self._flusher = self._make_flusher()
         self.driver.drive(self.node, self._flusher, writer)
@@ -284,7 +287,7 @@ class Server:
         )
         follower.watchers.append(self._bound_connections)
         if self._metrics is not None:
-            self._metrics.show(self.node, connections, self._flusher, self._loop_watch, self._tls)
+            self._metrics.show(self.node, connections, self._flusher, self._loop_watch, self._tls, self._trail)
         say_overridden(image)
         before_listening(self)
         warn_of_listeners(settings, clustered=clustered)
@@ -555,6 +558,8 @@ class Server:
             await self._metadata_writer.stop(cleanly=self._stopped_cleanly)
         if self._witness is not None:
             await self._witness.close()
+        if self._trail is not None:
+            self._trail.close()
         await self._storage.release()
 
 
@@ -567,3 +572,18 @@ def _tls_listeners(settings: BrokerSettings) -> "TlsListeners | None":
 
     inner = next(listener.name for listener in settings.listener_list if listener.between_brokers)
     return TlsListeners(wanted, inner if settings.cluster_store else "")
+
+
+def _security_trail(settings: BrokerSettings, loop: asyncio.AbstractEventLoop) -> "SecurityTrail | None":
+    """The trail of changes and refusals; None if nobody wants one."""
+    if not settings.keeps_security_trail:
+        return None
+    # Imported only if a trail is kept, to keep the start quick.
+    from cordwood.broker.trail.recorder import SecurityTrail
+    from cordwood.broker.trail.rotating_file import RotatingFile
+    from cordwood.broker.trail.writer import TrailWriter
+
+    directory = settings.security_trail_directory or f"{settings.data_directories[0]}/security-trail"
+    path = os.path.abspath(f"{directory}/broker-{settings.node_id}.jsonl")
+    file = RotatingFile(path, settings.security_trail_file_bytes, settings.security_trail_files)
+    return SecurityTrail(loop, TrailWriter(file, settings.node_id), settings.security_trail_window_ms)

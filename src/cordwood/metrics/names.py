@@ -60,6 +60,12 @@ CERTIFICATE_EXPIRES = _gauge(
     "changed file counts once it is served. Absent without such listeners.",
     ("listener",),
 )
+TRAIL_LINES = _counter("cordwood_security_trail_lines_total", "Lines of the security trail that were written.")
+TRAIL_LOST = _counter(
+    "cordwood_security_trail_lost_events_total",
+    "Changes, log-ins and refusals that are missing in the security trail, as its file could not be written in time. "
+    "More than 0 wants a person: the disk is full, or its directory cannot be written.",
+)
 UNANSWERED_BYTES = _gauge("cordwood_unanswered_request_bytes", "Bytes of requests that wait for their answers.")
 
 TOPICS = _gauge("cordwood_topics", "Topics.")

@@ -3,7 +3,9 @@
 The type checker sees in `Rooms` that a node has every room that a handler asks for.
 """
 
-from typing import Any, Protocol
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.node.handlers.administration import (
     configs,
@@ -32,6 +34,9 @@ from cordwood.node.handlers.security import acls, sasl, users
 from cordwood.node.requests.request import Handler, Served, served
 from cordwood.node.requests.rights import RIGHTS
 from cordwood.wire.apis import Api
+
+if TYPE_CHECKING:
+    from cordwood.security.trail.port import Trail
 
 _DECLARED: tuple[Handler[Any], ...] = (
     *produce.HANDLERS,
@@ -97,7 +102,8 @@ class Rooms(
     """The rooms that handlers ask for, all of them together: a node."""
 
 
-def served_by(node: Rooms) -> dict[int, Served]:
+def served_by(node: Rooms, trail: Trail | None = None) -> dict[int, Served]:
+    """The APIs of a node, by key. `trail`: hears of the changes that they make."""
     found = {
         **served(node, produce.HANDLERS),
         **served(node, fetch.HANDLERS),
@@ -125,7 +131,13 @@ def served_by(node: Rooms) -> dict[int, Served]:
         **served(node, sasl.HANDLERS),
         **served(node, users.HANDLERS),
     }
-    return {key: each for key, each in found.items() if key in SERVED}
+    served_here = {key: each for key, each in found.items() if key in SERVED}
+    if trail is None:
+        return served_here
+    # Imported here, to keep the start of a broker without a trail quick.
+    from cordwood.node.security.recording import recorded
+
+    return recorded(served_here, trail, node.image)
 
 
 def served_versions(api_key: int) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicChange, TopicImage
 from cordwood.log.directory.data_directories import DataDirectories
@@ -96,6 +97,9 @@ from cordwood.replication.throttle import Throttle
 from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.wire.requests import RequestHeader
 
+if TYPE_CHECKING:
+    from cordwood.security.trail.port import Trail
+
 
 class Node:
     """One broker of the cluster, as a state machine."""
@@ -115,8 +119,9 @@ class Node:
         random_bytes: Callable[[int], bytes],
         apart: RecordWork = HERE,
         census: Census | None = None,
+        trail: Trail | None = None,
     ) -> None:
-        """`random_bytes`: bytes that nobody can foresee."""
+        """`random_bytes`: bytes that nobody can foresee. `trail`: hears of changes, refusals and log-ins."""
         self.image = image
         self.serving = serving
         self.logs = logs
@@ -196,7 +201,7 @@ class Node:
         self._log_ends = LogEnds(loop, hosted, reports)
         logs.keep_high_watermarks(self._high_watermark_of)
         # Requests
-        self.access = Access(image)
+        self.access = Access(image, trail)
         self.parked = ParkedRequests(loop)
         self.held_heartbeats = HeldHeartbeats(loop, self.parked)
         self.fetch_sessions = FetchSessions(image.settings.max_incremental_fetch_session_cache_slots, seed)
@@ -226,11 +231,12 @@ class Node:
             loop, image, logs, hosted, self.groups, self.hot_keys, reports, self.watch_reports, topic_traffic
         )
 
-        self.authentications = Authentications(loop, image, random_bytes)
+        self.authentications = Authentications(loop, image, random_bytes, trail)
         self.catching_up = CatchingUp(loop, image)
         self.wide_requests = WideRequests(loop.turns)
+        served = served_by(self, trail)
         self._router = Router(
-            loop, image, self.access, self.parked, self.catching_up, self.wide_requests, served_by(self)
+            loop, image, self.access, self.parked, self.catching_up, self.wide_requests, served, trail
         )
         for topic in image.sorted_topics():
             self._topic_created(topic)

@@ -64,7 +64,10 @@ class Authentication:
         self._name = name
         self._mechanisms = mechanisms
         self._find = find
-        self._chosen = ""
+        self.chosen = ""
+        """The mechanism of the exchange that is under way, or was the last; empty: none was chosen."""
+        self.claimed = ""
+        """The user that the peer says it is, in this exchange or the last."""
         self._exchange: ScramExchange | None = None
         self._claim: PasswordClaim | None = None
 
@@ -75,7 +78,7 @@ class Authentication:
         if mechanism not in self._mechanisms:
             told = f"The listener takes the SASL mechanisms {', '.join(self._mechanisms)}."
             raise self._ended(ErrorCode.UNSUPPORTED_SASL_MECHANISM, told, f"{mechanism!r:.60} is not taken here")
-        self._chosen = mechanism
+        self.chosen = mechanism
         scram = SCRAM_NAMES.get(mechanism)
         self._exchange = None if scram is None else ScramExchange(scram, self._find, nonce)
         self._move(Stage.EXCHANGING)
@@ -84,18 +87,20 @@ class Authentication:
         """The step that the peer's next message leads to. Raises Refused."""
         if self.stage is not Stage.EXCHANGING:
             raise self._out_of_order("a SaslAuthenticate came without a SaslHandshake before")
-        if self.mechanism not in (None, self._chosen):
+        if self.mechanism not in (None, self.chosen):
             told = (
-                f"SASL mechanism '{self._chosen}' requested by client is not supported for re-authentication of "
+                f"SASL mechanism '{self.chosen}' requested by client is not supported for re-authentication of "
                 f"mechanism '{self.mechanism}'"
             )
             raise self._ended(ErrorCode.SASL_AUTHENTICATION_FAILED, told, told)
         try:
             if self._exchange is None:
                 self._claim = parse_plain(token)
+                self.claimed = self._claim.user
                 self._move(Stage.CHECKING)
                 return self._claim
             step = self._exchange.take(token)
+            self.claimed = self._exchange.user
         except Unproven as unproven:
             raise self._failed(str(unproven)) from None
         return self._proven(step) if isinstance(step, Proof) else step
@@ -113,7 +118,7 @@ class Authentication:
         if self.user not in (None, proof.user):
             told = f"Cannot change principals during re-authentication from User.{self.user}: User.{proof.user}"
             raise self._ended(ErrorCode.SASL_AUTHENTICATION_FAILED, told, told)
-        self.user, self.mechanism = proof.user, self._chosen
+        self.user, self.mechanism = proof.user, self.chosen
         self._exchange = None
         self._move(Stage.PROVEN)
         return proof
@@ -123,10 +128,10 @@ class Authentication:
         again = "authentication" if self.user is None else "re-authentication"
         told = (
             "Authentication failed: Invalid username or password"
-            if self._chosen == PLAIN
-            else f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._chosen}"
+            if self.chosen == PLAIN
+            else f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self.chosen}"
         )
-        return self._ended(ErrorCode.SASL_AUTHENTICATION_FAILED, told, f"{self._chosen} failed: {reason}")
+        return self._ended(ErrorCode.SASL_AUTHENTICATION_FAILED, told, f"{self.chosen} failed: {reason}")
 
     def _out_of_order(self, reason: str) -> Refused:
         return self._ended(ErrorCode.ILLEGAL_SASL_STATE, f"Out of order: {reason}.", reason)

@@ -71,6 +71,11 @@ class ScramExchange:
         self._nonce = nonce
         self._asked: _Asked | None = None
 
+    @property
+    def user(self) -> str:
+        """The user that the client says it is; empty before its first message."""
+        return "" if self._asked is None else self._asked.first.user
+
     def take(self, token: bytes) -> Challenge | Proof:
         """The answer to the client's next message. Raises Unproven."""
         text = _text(token)

@@ -200,6 +200,7 @@ def _requests_of(key: ApiKey, version: int, names: Names) -> list[Values]:
             rule = {"principal": "User:mallory", "host": "*", "operation": 3, "permission_type": 3}
             rule |= {"resource_type": 2, "resource_name": topic, "resource_pattern_type": 3}
             selected = {"resource_type_filter": 2, "resource_name_filter": topic, "operation": 3, "permission_type": 3}
+            selected |= {"principal_filter": None, "host_filter": None}
             return [{"creations": [rule], "filters": [selected]}]
         case ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS:
             return [{"users": None}, {"users": [{"name": "alice"}]}]

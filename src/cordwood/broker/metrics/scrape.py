@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cordwood.broker.network.connections import Connections
     from cordwood.broker.network.tls.listeners import TlsListeners
     from cordwood.broker.storage.flusher import CountingFlusher
+    from cordwood.broker.trail.recorder import SecurityTrail
     from cordwood.cluster.metadata.image import ClusterImage, TopicImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.model.identifiers import TopicPartition
@@ -44,6 +45,7 @@ def prepare_scrape(
     flusher: "CountingFlusher",
     loop_watch: "LoopWatch",
     tls: "TlsListeners | None",
+    trail: "SecurityTrail | None" = None,
 ) -> Callable[[], bytes]:
     values: Values = {
         names.BUILD_INFO: [(tuple(build()), 1)],
@@ -52,6 +54,8 @@ def prepare_scrape(
         names.CONNECTIONS_ACCEPTED: _one(connections.accepted),
         names.CONNECTIONS_REFUSED: _one(connections.refused),
         **_tls(tls),
+        names.TRAIL_LINES: _one(0 if trail is None else trail.lines),
+        names.TRAIL_LOST: _one(0 if trail is None else trail.lost),
         names.UNANSWERED_BYTES: _one(connections.unanswered_bytes),
         names.TOPICS: _one(len(node.hosted.topics)),
         names.PARTITIONS: _one(sum(len(partitions) for partitions in node.hosted.topics.values())),

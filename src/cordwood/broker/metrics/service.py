@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cordwood.broker.network.connections import Connections
     from cordwood.broker.network.tls.listeners import TlsListeners
     from cordwood.broker.storage.flusher import CountingFlusher
+    from cordwood.broker.trail.recorder import SecurityTrail
     from cordwood.node.node import Node
 
 
@@ -56,9 +57,10 @@ class MetricsService:
         flusher: "CountingFlusher",
         loop_watch: LoopWatch,
         tls: "TlsListeners | None" = None,
+        trail: "SecurityTrail | None" = None,
     ) -> None:
         """Shows the metrics of a complete broker. Until this call scrapes are empty."""
-        self._scrape = lambda: prepare_scrape(node, connections, self.activity, flusher, loop_watch, tls)
+        self._scrape = lambda: prepare_scrape(node, connections, self.activity, flusher, loop_watch, tls, trail)
 
     def close(self) -> None:
         if self._endpoint is not None:

@@ -35,6 +35,7 @@ from cordwood.model.settings.setting import InvalidSetting, Setting, attribute_v
 from cordwood.model.settings.storage_settings import StorageSettings, directories_in
 from cordwood.model.settings.tls_settings import ListenerTls, TlsSettings, tls_of
 from cordwood.model.settings.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
+from cordwood.model.settings.trail_settings import AUTOMATIC, TrailSettings
 
 
 class CoarserUnit(NamedTuple):
@@ -69,6 +70,7 @@ class BrokerSettings(
     GroupSettings,
     TransactionSettings,
     ObservationSettings,
+    TrailSettings,
 ):
     """A broker's settings, resolved. The defaults of topic settings are in `topic_defaults` and `topic_settings`."""
 
@@ -239,6 +241,14 @@ class BrokerSettings(
         assert isinstance(mechanisms, tuple)
         assert isinstance(session_ms, int)
         return Asks(mechanisms, session_ms)
+
+    @property
+    def keeps_security_trail(self) -> bool:
+        """True if changes and refusals are written down: by default where the broker asks who somebody is, or what he
+        may do."""
+        if self.security_trail_enable != AUTOMATIC:
+            return self.security_trail_enable == "true"
+        return bool(self.authorizer_class_name) or any(listener.speaks_sasl for listener in self.listener_list)
 
     @property
     def tls_listeners(self) -> dict[str, ListenerTls]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.versions import SECURITY_ROWS, UnsupportedMetadata
@@ -21,10 +21,14 @@ from cordwood.model.identifiers import TopicId, no_topic_with
 from cordwood.model.operations import Operation, ResourceKind, as_bits
 from cordwood.model.settings.authorizer_settings import principals_in
 from cordwood.node.requests.proven_brokers import is_proven
-from cordwood.node.requests.rights import RIGHTS, Right
+from cordwood.node.requests.rights import RIGHTS, Right, Without
 from cordwood.security.access_rules import AccessRules
 from cordwood.security.sessions import THIS_BROKER, Principal, Session
+from cordwood.wire.apis import APIS
 from cordwood.wire.requests import RequestHeader
+
+if TYPE_CHECKING:
+    from cordwood.security.trail.port import Trail
 
 logger = logging.getLogger("cordwood.node")
 
@@ -38,10 +42,12 @@ BROKERS: Final = Reader(THIS_BROKER, EVERYTHING)
 class Access:
     """Finds the judge of each request. Its rules are those of the cluster's image."""
 
-    def __init__(self, image: ClusterImage) -> None:
-        """Raises UnsupportedMetadata for an authorizer in a cluster whose brokers may not know of rules."""
+    def __init__(self, image: ClusterImage, trail: Trail | None = None) -> None:
+        """`trail`: hears of refusals. Raises UnsupportedMetadata for an authorizer in a cluster whose brokers may not
+        know of rules."""
         settings = image.static_settings
         self._image = image
+        self._trail = trail
         self._dry_run = DryRun() if settings.authorizer_dry_run else None
         self._changes_seen = -1
         self.rules: AccessRules | None = None
@@ -64,8 +70,8 @@ class Access:
         if header.sender is not None and is_proven(self._image, header):
             return EVERYTHING_ALLOWED
         if self._dry_run is not None:
-            return Observing(self.rules, header.api_key, header.api_version, session, self._dry_run)
-        return Asking(self.rules, header.api_key, header.api_version, session)
+            return Observing(self.rules, header.api_key, header.api_version, session, self._trail, self._dry_run)
+        return Asking(self.rules, header.api_key, header.api_version, session, self._trail)
 
     @property
     def asks(self) -> bool:
@@ -153,15 +159,17 @@ EVERYTHING_ALLOWED: Final = Judge()
 class Asking(Judge):
     """Answers by the rules of the moment."""
 
-    __slots__ = ("_host", "_kept", "_key", "_principal", "_rules", "_version")
+    __slots__ = ("_host", "_kept", "_key", "_principal", "_rules", "_session", "_trail", "_version")
 
     asks = True
     enforces = True
 
-    def __init__(self, rules: AccessRules, key: int, version: int, session: Session) -> None:
+    def __init__(self, rules: AccessRules, key: int, version: int, session: Session, trail: Trail | None) -> None:
         self._rules = rules
         self._key = key
         self._version = version
+        self._session = session
+        self._trail = trail
         self._principal = session.principal
         self._host = session.host
         self._kept = rules.kept
@@ -176,7 +184,12 @@ class Asking(Judge):
         if kept is not None and kept.allowed:
             return True
         right = _right(self._key, self._version, operation, kind)
-        return self._allows(operation, kind, name) or any(self._may_instead(*other) for other in right.instead)
+        if self._allows(operation, kind, name) or any(self._may_instead(*other) for other in right.instead):
+            return True
+        if self._trail is not None and right.without is not Without.LEFT_OUT:
+            api = APIS[self._key].name
+            self._trail.refused(self._session, api, operation, kind, name, enforced=self.enforces)
+        return False
 
     def may_see_topic(self, name: str) -> bool:
         return self._allows(Operation.DESCRIBE, ResourceKind.TOPIC, name)
@@ -217,8 +230,10 @@ class Observing(Asking):
 
     enforces = False
 
-    def __init__(self, rules: AccessRules, key: int, version: int, session: Session, dry_run: DryRun) -> None:
-        super().__init__(rules, key, version, session)
+    def __init__(
+        self, rules: AccessRules, key: int, version: int, session: Session, trail: Trail | None, dry_run: DryRun
+    ) -> None:
+        super().__init__(rules, key, version, session, trail)
         self._dry_run = dry_run
 
     def may(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> bool:

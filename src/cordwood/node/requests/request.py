@@ -61,6 +61,9 @@ class Request(Generic[Served_co]):
         """Takes these steps in later turns, after the handler has returned."""
         self._turns.add(self.reply, steps)
 
+    def created_topic(self, name: str) -> None:
+        """Says that the request created a topic of which its answer tells the same as of any other."""
+
     def let_go_of_frame(self) -> None:
         """Frees the network's buffer: the request may wait for minutes."""
         self.frame = memoryview(b"")

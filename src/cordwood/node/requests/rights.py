@@ -1,7 +1,6 @@
 """The table of rights: what a principal needs for each API that a node serves, and what it gets without it.
 
-An API without an entry is not served. The entries follow Apache Kafka's; keys from 10000 on are Cordwood's own. Nothing
-is refused yet: a node has no authorizer.
+An API without an entry is not served. The entries follow Apache Kafka's; keys from 10000 on are Cordwood's own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """The router of requests: finds the handler of each, and hands it a `Request`."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.moment import Moment
@@ -19,6 +22,9 @@ from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.encoding.bad_messages import BadRequest
 from cordwood.wire.requests import RequestHeader
 from cordwood.wire.widths import MAX_BYTES_WITHOUT_RECORDS
+
+if TYPE_CHECKING:
+    from cordwood.security.trail.port import Trail
 
 _SASL = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
 
@@ -39,6 +45,7 @@ class Router:
         catching_up: CatchingUp,
         wide_requests: WideRequests,
         served: Mapping[int, Served],
+        trail: Trail | None = None,
     ) -> None:
         self._loop = loop
         self._image = image
@@ -47,6 +54,7 @@ class Router:
         self._wide_requests = wide_requests
         self._parked = parked
         self._served = served
+        self._trail = trail
 
     def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now: Moment) -> None:
         """Answers the request, now or later. The frame is not kept. Between `reply.hold` and `reply.release` the driver
@@ -59,7 +67,10 @@ class Router:
         session = reply.session
         if session.ends_ms is not None and session.is_over(now.boot_ms) and not may_come_first(header.api_key, session):
             when = "before the peer has logged in" if session.mechanism is None else "after its session has ended"
-            reply.hang_up(f"{APIS[header.api_key].name} came {when}")
+            reason = f"{APIS[header.api_key].name} came {when}"
+            if self._trail is not None:
+                self._trail.not_logged_in(session, session.mechanism or "none", "", reason)
+            reply.hang_up(reason)
             return
         served = self._served.get(header.api_key)
         if served is None or not served.api.min_version <= header.api_version <= served.api.max_version:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cordwood.security.authentication import Authentication, Refused
     from cordwood.security.exchange import PasswordClaim, Proof
     from cordwood.security.scram import FoundKeys
+    from cordwood.security.trail.port import Trail
 
 _NONCE_BYTES = 24
 
@@ -35,12 +36,15 @@ class _Peer:
 
 
 class Authentications:
-    def __init__(self, loop: Loop, image: ClusterImage, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, loop: Loop, image: ClusterImage, random_bytes: Callable[[int], bytes], trail: Trail | None = None
+    ) -> None:
         self._loop = loop
         self._image = image
         self._random_bytes = random_bytes
         self._peers: dict[int, _Peer] = {}
         self._checks = PasswordChecks(loop)
+        self._trail = trail
 
     def of(self, reply: Reply) -> Authentication | None:
         """The authentication of a connection; None: its listener asks nobody."""
@@ -64,14 +68,20 @@ class Authentications:
         """Begins the session of a proved user. Returns its length in milliseconds; 0: it has no end."""
         asks = reply.session.entrance.asks
         assert asks is not None
-        reply.begin(reply.session.proved(proof.user, mechanism, self._loop.now.boot_ms))
+        session = reply.session.proved(proof.user, mechanism, self._loop.now.boot_ms)
+        reply.begin(session)
+        if self._trail is not None:
+            self._trail.logged_in(session)
         return asks.session_ms
 
     def check(self, reply: Reply, claim: PasswordClaim, done: Callable[[bool], None]) -> None:
         """Compares a password with the user's keys. Until `done` is called the connection takes no request."""
         peer = self._peers[reply.connection_id]
         if not self._checks.has_room(peer.host):
-            reply.hang_up(f"too many passwords from {peer.host} wait to be checked")
+            reason = f"too many passwords from {peer.host} wait to be checked"
+            if self._trail is not None:
+                self._trail.not_logged_in(reply.session, peer.authentication.chosen, claim.user, reason)
+            reply.hang_up(reason)
             return
         from cordwood.security.scram import is_password
 
@@ -94,6 +104,9 @@ class Authentications:
     def refuse(self, reply: Reply, frame: Frame, refused: Refused) -> None:
         """Answers a failure later, and closes the connection behind the answer."""
         peer = self._peers[reply.connection_id]
+        if self._trail is not None:
+            authentication = peer.authentication
+            self._trail.not_logged_in(reply.session, authentication.chosen, authentication.claimed, refused.reason)
         reply.hold()
 
         def answer(now: Moment) -> None:

@@ -23,6 +23,7 @@ from cordwood.wire.framing import other_protocol
 
 if TYPE_CHECKING:
     from cordwood.broker.machine.fair_workers import FairWorkers
+    from cordwood.security.trail.port import Trail
 
 HANDSHAKE_S: Final = 10.0
 """The time for a handshake."""
@@ -79,9 +80,10 @@ class ListenerSide(Protocol):
 class TlsResources:
     """Resources that all layers of one loop share."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, threads: FairWorkers) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: FairWorkers, trail: Trail | None = None) -> None:
         self.loop = loop
         self.threads = threads
+        self.trail = trail
         self.arriving = memoryview(bytearray(ARRIVING_BYTES))
         """Bytes from a socket, until they are in the buffer of their connection a moment later."""
 
@@ -176,12 +178,17 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         spoken = other_protocol(beginning)
         if spoken is None and beginning[:2] == b"\0\0":
             spoken = "the Kafka protocol in plain text"
-        self._listener.handshake_failed()
+        self._count_failure(f"the peer speaks {spoken or 'no TLS'}")
         self._above.close(
             f"the listener {self._listener.name} takes TLS only, and the peer speaks {spoken or 'no TLS'}: set "
             "security.protocol=SSL at the client",
             logging.WARNING,
         )
+
+    def _count_failure(self, reason: str) -> None:
+        self._listener.handshake_failed()
+        if self._resources.trail is not None:
+            self._resources.trail.handshake_failed(self._listener.name, self._above.client_host, reason)
 
     def _step(self) -> None:
         """Has a thread take the next step of the handshake. Only the thread uses OpenSSL until it is done."""
@@ -227,7 +234,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
 
     def _failed(self, reason: str) -> None:
         self._state = _State.CLOSED
-        self._listener.handshake_failed()
+        self._count_failure(reason)
         self._above.close(f"its TLS handshake at the listener {self._listener.name} failed: {reason}", logging.WARNING)
 
     def _finish(self, principal: Principal | None) -> None:

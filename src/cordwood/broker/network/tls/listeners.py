@@ -25,6 +25,7 @@ from cordwood.model.errors import BadCertificates
 from cordwood.model.settings.principal_rules import PrincipalRules
 from cordwood.model.settings.tls_settings import ListenerTls
 from cordwood.security.sessions import Principal
+from cordwood.security.trail.port import Trail
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -150,12 +151,13 @@ class TlsListeners:
         """When the certificate of each listener ends, as a Unix time, by its name."""
         return [(name, each.expires_s) for name, each in sorted(self._by_name.items())]
 
-    def begin(self, loop: asyncio.AbstractEventLoop) -> TlsResources:
-        """Watches the files from now on. Returns the resources of the layers of connections."""
+    def begin(self, loop: asyncio.AbstractEventLoop, trail: Trail | None = None) -> TlsResources:
+        """Watches the files from now on. Returns the resources of the layers of connections. `trail`: hears of peers
+        that make no TLS connection."""
         self._workers = Workers(loop, "tls", _THREADS)
         self._threads = FairWorkers(self._workers, _THREADS, _THREADS_OF_ADDRESS)
         self._wait(loop, self._threads)
-        return TlsResources(loop, self._threads)
+        return TlsResources(loop, self._threads, trail)
 
     def _wait(self, loop: asyncio.AbstractEventLoop, threads: FairWorkers) -> None:
         def looked(result: Exception | None) -> None:

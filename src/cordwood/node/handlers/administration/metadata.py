@@ -140,6 +140,8 @@ def _metadata(rooms: MetadataRooms, request: Request, body: MetadataRequest) -> 
             rooms.reports.failure(results)
         else:
             errors.update({name: error for name, error in results.items() if isinstance(error, ProtocolError)})
+            for name in results.keys() - errors.keys():
+                request.created_topic(name)
         steps = _answer_metadata(rooms, request, body, errors)
         if steps is not None:
             rooms.loop.turns.begin(request.reply, steps)
@@ -236,9 +238,9 @@ def _entries(
 
 def _is_seen(judge: Judge, asked: TopicImage | RequestedTopic, topic: TopicImage | None) -> bool:
     """True if the principal may know whether there is such a topic."""
-    name = None if topic is None else topic.name
-    if isinstance(asked, RequestedTopic) and asked.topic_id is None:
-        name = asked.name
+    if isinstance(asked, TopicImage):
+        return judge.may_see_topic(asked.name)
+    name = asked.name if asked.topic_id is None else None if topic is None else topic.name
     return name is None or judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, name)
 
 
@@ -359,7 +361,7 @@ def describe_topic_partitions(rooms: MetadataRooms, request: Request[DescribeTop
     asked = sorted({topic.name for topic in body.topics})
     names = asked or [topic.name for topic in rooms.image.sorted_topics()]
     if judge.asks and not asked:
-        names = [name for name in names if judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, name)]
+        names = [name for name in names if judge.may_see_topic(name)]
     cursor = body.cursor
     topics: list[DescribeTopicPartitions.AnswerTopic] = []
     most = rooms.image.settings.max_request_partition_size_limit

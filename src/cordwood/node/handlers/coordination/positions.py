@@ -443,7 +443,7 @@ def _group_answer(
         by_topic: dict[str, list[int]] = {}
         for name, index in positions:
             by_topic.setdefault(name, []).append(index)
-        seen = [name for name in sorted(by_topic) if judge.may(Operation.DESCRIBE, ResourceKind.TOPIC, name)]
+        seen = [name for name in sorted(by_topic) if judge.may_see_topic(name)]
         topics = Made(seen, lambda name: AskedTopic(name, image.topic_id(name), sorted(by_topic[name])))
     return {"group_id": group.group_id, "error_code": error, "topics": Made(topics, answered)}
 

@@ -1,0 +1,83 @@
+"""Counts repeated events: a client without a right asks again and again.
+
+The first event of a window is told at once. Further ones with the same principal, host, listener, operation and kind of
+resource are counted, and told in one line when the window ends. The windows are bounded: an event that finds no room is
+counted with all others of its kind, so that no event is forgotten, only its principal.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cordwood.model.operations import Operation, ResourceKind
+from cordwood.security.trail.events import Event, Told, What
+
+MOST_WINDOWS: Final = 1_000
+OTHERS: Final = "(others)"
+"""Stands for the principals and hosts of events that found no window."""
+
+Key = tuple[What, str, str, str, Operation | None, ResourceKind | None]
+
+
+class _Window:
+    __slots__ = ("count", "ends_ms", "event", "first_ms", "last_ms")
+
+    def __init__(self, event: Event, ends_ms: int) -> None:
+        self.event = event
+        self.ends_ms = ends_ms
+        self.count = self.first_ms = self.last_ms = 0
+
+    def add(self, now_ms: int) -> None:
+        if not self.count:
+            self.first_ms = now_ms
+        self.count += 1
+        self.last_ms = now_ms
+
+
+class Repeats:
+    def __init__(self, window_ms: int, most: int = MOST_WINDOWS) -> None:
+        self._window_ms = window_ms
+        self._most = most
+        self._windows: dict[Key, _Window] = {}
+        """Open windows, those that end first in front."""
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def is_first(self, event: Event, now_ms: int) -> bool:
+        """True if the event begins a window and is to be told now; otherwise it is counted."""
+        key = (event.what, event.principal, event.host, event.listener, event.operation, event.kind)
+        window = self._windows.get(key)
+        if window is not None:
+            window.add(now_ms)
+            return False
+        if len(self._windows) < self._most:
+            self._windows[key] = _Window(event, now_ms + self._window_ms)
+            return True
+        self._others(event, now_ms).add(now_ms)
+        return False
+
+    def _others(self, event: Event, now_ms: int) -> _Window:
+        """The window of events without one of their own. There are at most as many as kinds of events."""
+        key = (event.what, OTHERS, OTHERS, "", None, None)
+        window = self._windows.get(key)
+        if window is None:
+            others = Event(event.what, OTHERS, OTHERS, "", event.action, error=event.error)
+            window = self._windows[key] = _Window(others, now_ms + self._window_ms)
+        return window
+
+    @property
+    def next_end_ms(self) -> int | None:
+        """When the next window ends; None: none is open."""
+        return next((window.ends_ms for window in self._windows.values()), None)
+
+    def ended(self, now_ms: int | None) -> list[Told]:
+        """Closes the windows that have ended (None: all), and returns what was counted in them."""
+        told = []
+        for key, window in list(self._windows.items()):
+            if now_ms is not None and window.ends_ms > now_ms:
+                break
+            del self._windows[key]
+            if window.count:
+                told.append(Told(window.event, window.count, window.first_ms, window.last_ms))
+        return told
