@@ -94,13 +94,16 @@ def test_a_wrong_password_and_an_unknown_authority_are_told_apart(
 ) -> None:
     other = tmp_path / "other.pem"
     other.write_bytes(Authority("another").pem)
-    for changed, expected in [
-        ({"sasl_password": "wr0ng"}, "SASL_AUTHENTICATION_FAILED"),
-        ({"ssl_ca_location": str(other)}, "TLS_FAILED"),
+    # These are the words of the first question, which is asked before librdkafka tries until its timeout.
+    for changed, expected, words in [
+        ({"sasl_password": "wr0ng"}, "SASL_AUTHENTICATION_FAILED", " refused the log-in of "),
+        ({"ssl_ca_location": str(other)}, "TLS_FAILED", "ssl.ca.location"),
     ]:
         config = config_file(files, tmp_path, **changed)
         code, error = Cordwood(broker.listeners["USERS"]).error(*command, "--client-config", config)
         assert (code, error["code"]) == (ExitCode.NOT_REACHABLE, expected)
+        assert words in error["message"]
+        assert error["message"].startswith(f"broker at {broker.listeners['USERS']}")
         assert "wr0ng" not in error["message"]
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cordwood.administration import CLIENT_ID
 from cordwood.administration.addresses import security_of
-from cordwood.client.errors import BrokerUnreachable, SecurityFailure
+from cordwood.client.connection import Connection
+from cordwood.client.errors import BrokerUnreachable, LogInFailure, SecurityFailure
 from cordwood.client.link import single_request
-from cordwood.client.settings import Address
+from cordwood.client.settings import Address, ClientSettings
 from cordwood.model.errors import code_name
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import APIS, ApiKey
@@ -26,12 +27,20 @@ _BROKER_ENDPOINTS = 1
 T = TypeVar("T")
 
 
+class NotLetIn(Failure):
+    """A failure of TLS or of the log-in, which another attempt would not change."""
+
+    def __init__(self, error: SecurityFailure) -> None:
+        code = "SASL_AUTHENTICATION_FAILED" if isinstance(error, LogInFailure) else "TLS_FAILED"
+        super().__init__(code, str(error), "", ExitCode.NOT_REACHABLE)
+
+
 def ask(address: Address, key: KeyOf[Response], version: int, values: Mapping[str, Any], timeout_s: float) -> Response:
     """The response as an entity with Kafka's field names. Raises Failure if there is no response."""
     try:
         return single_request(address, key, version, values, timeout_s, CLIENT_ID, security_of(address))
     except SecurityFailure as error:
-        raise Failure("NOT_LET_IN", str(error), "", ExitCode.NOT_REACHABLE) from error
+        raise NotLetIn(error) from error
     except BrokerUnreachable as error:
         host, port = address
         raise Failure(
@@ -40,6 +49,28 @@ def ask(address: Address, key: KeyOf[Response], version: int, values: Mapping[st
             "does the broker run, and offer this API without authentication?",
             ExitCode.NOT_REACHABLE,
         ) from error
+
+
+def prove(servers: Sequence[Address], timeout_s: float) -> None:
+    """Goes through TLS and the log-in at the first server that takes a connection. librdkafka tries both again until
+    its timeout, also with a wrong password. Raises Failure."""
+    for address in servers:
+        try:
+            settings = ClientSettings(
+                str(address),
+                client_id=CLIENT_ID,
+                connect_timeout_ms=round(timeout_s * 1000),
+                request_timeout_ms=round(timeout_s * 1000),
+                security=security_of(address),
+            )
+            Connection(address.host, address.port, settings).close()
+        except SecurityFailure as error:
+            raise NotLetIn(error) from error
+        except BrokerUnreachable as error:
+            unreachable = error
+        else:
+            return
+    raise Failure("BROKER_NOT_REACHABLE", str(unreachable), "", ExitCode.NOT_REACHABLE) from unreachable
 
 
 def first_answer(addresses: Sequence[Address], question: Callable[[Address], T]) -> tuple[Address, T]:

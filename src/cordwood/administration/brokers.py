@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from cordwood.administration.addresses import told_by
-from cordwood.administration.asking import ask, first_answer
+from cordwood.administration.asking import NotLetIn, ask, first_answer
 from cordwood.administration.connection import Connection
 from cordwood.client.settings import Address
 from cordwood.model.errors import code_name
@@ -48,6 +48,8 @@ def from_every_broker(connection: Connection, question: Callable[[Address], T]) 
     while True:
         try:
             return [question(address) for address in brokers_that_take_part(connection).values()]
+        except NotLetIn:
+            raise
         except Failure as failure:
             if failure.exit_code is not ExitCode.NOT_REACHABLE or time.monotonic() > deadline_s:
                 raise

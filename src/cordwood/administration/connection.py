@@ -7,7 +7,7 @@ to hear at once that nothing listens at the address.
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
@@ -22,12 +22,14 @@ from cordwood.client.settings import Address
 from cordwood.model.errors import ErrorCode, code_name
 from cordwood.model.failure import ExitCode, Failure, near_names
 from cordwood.model.quantities import count_in_words
-from cordwood.security.connection_settings import parse_security
+from cordwood.security.connection_settings import PLAIN_TEXT, parse_security
 
 K = TypeVar("K")
 T = TypeVar("T")
 
 _CONNECT_TIMEOUT_S = 3.0
+_PROVEN_WITHIN_S = 10.0
+"""A busy broker takes its time for the log-in."""
 _RETRY_PAUSE_S = 0.05
 _MAX_SOCKET_TIMEOUT_MS = 300_000
 """librdkafka refuses a longer timeout."""
@@ -107,7 +109,7 @@ class Connection:
                 return self._answers(request(self.admin()), left_out)
             except KafkaException as error:
                 if kafka_error(error).code() not in _NOT_YET or time.monotonic() > deadline:
-                    raise failure_of(error, self.bootstrap_servers) from error
+                    raise self.failure_of(error) from error
                 time.sleep(_RETRY_PAUSE_S)
             except FutureTimeout as error:
                 raise self.no_answer() from error
@@ -129,7 +131,18 @@ class Connection:
             return function()
         except KafkaException as error:
             self.admin().poll(0)
-            raise failure_of(self._refusals[0] if self._refusals else error, self.bootstrap_servers) from error
+            raise self.failure_of(self._refusals[0] if self._refusals else error) from error
+
+    def failure_of(self, error: KafkaException | KafkaError) -> Failure:
+        """An error of librdkafka as a Failure; a full disk is named as what it is."""
+        carried = kafka_error(error) if isinstance(error, KafkaException) else error
+        full = _full_disk(self._servers) if carried.code() in _PERHAPS_FULL else None
+        return full or _failure_of(carried, self.bootstrap_servers)
+
+    @property
+    def _servers(self) -> list[Address]:
+        """The addresses of `bootstrap_servers`, for questions that librdkafka does not ask."""
+        return [self.address(*parse_server(server)) for server in self.bootstrap_servers.split(",")]
 
     def _wait_for(self, future: Future[T]) -> None:
         """Waits until the answer is there, the time is over, or a log-in or a handshake has failed."""
@@ -203,7 +216,13 @@ class Connection:
 
     def _configuration(self, extra: Mapping[str, Any]) -> dict[str, Any]:
         if self._family is None:
-            self._family = reachable_family(self.bootstrap_servers)
+            family = reachable_family(self.bootstrap_servers)
+            if self.security != PLAIN_TEXT:
+                # librdkafka would try a wrong password, or an unknown authority, again until its timeout.
+                from cordwood.administration.asking import prove
+
+                prove(self._servers, min(self.timeout_s, _PROVEN_WITHIN_S))
+            self._family = family
         return {
             "client.id": CLIENT_ID,
             **self._client_settings,
@@ -299,12 +318,9 @@ def kafka_error(error: KafkaException) -> KafkaError:
     return carried
 
 
-def failure_of(error: KafkaException | KafkaError, bootstrap_servers: str) -> Failure:
+def _failure_of(carried: KafkaError, bootstrap_servers: str) -> Failure:
     """An error of librdkafka as a Failure: with the protocol's name for a broker's error, our own for a client's."""
-    carried = kafka_error(error) if isinstance(error, KafkaException) else error
     code = carried.code()
-    if code in _PERHAPS_FULL and (full := _full_disk(bootstrap_servers)) is not None:
-        return full
     if code > 0:
         return Failure(code_name(code), carried.str() or code_name(code), _HINTS.get(code, ""), _exit_code(code))
     if code == KafkaError._MSG_TIMED_OUT:
@@ -341,12 +357,11 @@ def failure_of(error: KafkaException | KafkaError, bootstrap_servers: str) -> Fa
     return Failure(carried.name().removeprefix("_"), carried.str())
 
 
-def _full_disk(bootstrap_servers: str) -> Failure | None:
+def _full_disk(servers: Sequence[Address]) -> Failure | None:
     """The failure that replaces one caused by a full disk; None: no broker reports a full disk."""
     # Few failures need these imports, and every command needs this module.
     from cordwood.administration.asking import describe_cluster, first_answer
 
-    servers = [parse_server(server) for server in bootstrap_servers.split(",")]
     try:
         _, told = first_answer(servers, lambda asked: describe_cluster(asked, _CONNECT_TIMEOUT_S))
     except Failure:

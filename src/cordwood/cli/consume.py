@@ -252,8 +252,6 @@ class _Reading:
     def _is_end(self, message: "Message") -> bool:
         from confluent_kafka import KafkaError
 
-        from cordwood.administration.connection import failure_of
-
         error = message.error()
         assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:
@@ -268,7 +266,7 @@ class _Reading:
             raise damaged(self._connection, message)
         if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             return False  # librdkafka keeps trying: --follow outlives a restart of the broker
-        raise failure_of(error, self._connection.bootstrap_servers)
+        raise self._connection.failure_of(error)
 
     def _commit(self, positions: dict[int, int]) -> None:
         from confluent_kafka import TopicPartition

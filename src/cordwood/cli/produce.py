@@ -212,8 +212,6 @@ class _Sending:
         """Sends all records. A million lines are usual input: the work for each of them is small."""
         from confluent_kafka import KafkaException
 
-        from cordwood.administration.connection import failure_of
-
         produce, topic, delivered = self._producer.produce, self._topic, self._delivered
         usual = _arguments(OutgoingRecord(None, None), headers, partition)
         for number, record in enumerate(records):
@@ -229,7 +227,7 @@ class _Sending:
                 except BufferError:
                     self._producer.poll(0.1)  # the producer's queue is full: the input waits
                 except KafkaException as error:
-                    raise failure_of(error, self._connection.bootstrap_servers) from error
+                    raise self._connection.failure_of(error) from error
             if number % _RECORDS_PER_POLL == 0:
                 self._producer.poll(0)
 
@@ -249,7 +247,6 @@ class _Sending:
 
     def finish(self, *, as_json: bool) -> None:
         """Waits for the acknowledgements and reports them. Raises Failure if a record was not written."""
-        from cordwood.administration.connection import failure_of
 
         self._producer.flush(self._connection.timeout_s + 1)
         written = sum(self._written.values())
@@ -275,7 +272,7 @@ class _Sending:
             for index, first in sorted(self._first_offsets.items()):
                 say(f"  partition {index}: {_offset_range(first, self._last_offsets[index])}")
         if self._first_error is not None:
-            failure = failure_of(self._first_error, self._connection.bootstrap_servers)
+            failure = self._connection.failure_of(self._first_error)
             if failure.code == "REQUEST_TIMED_OUT":
                 failure = self._connection.without_leader(self._topic) or failure
             failure.message = f"{count_in_words(self._failed, 'record')} not written: {failure.message}"

@@ -20,6 +20,10 @@ class SecurityFailure(ClientError):
     theirs is wrong. Another attempt would end alike, and the message holds no secret."""
 
 
+class LogInFailure(SecurityFailure):
+    """The log-in failed. TLS, if the settings ask for it, did not."""
+
+
 class RequestRefused(ClientError):
     """A broker understood the request and answered with an error code."""
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from cordwood.client.errors import SecurityFailure, error_code
+from cordwood.client.errors import LogInFailure, error_code
 from cordwood.model.credentials import PLAIN, SCRAM_NAMES
 from cordwood.model.errors import ErrorCode
 from cordwood.security.connection_settings import ClientLogIn
@@ -37,20 +37,18 @@ class Asker(Protocol):
 
 def log_in(broker: Asker, sasl: ClientLogIn) -> float | None:
     """Proves the user. Returns the time (`time.monotonic`) to do so again; None: the session has no end. Raises
-    SecurityFailure, BrokerUnreachable, or BadResponse."""
+    LogInFailure, BrokerUnreachable, or BadResponse."""
     body = encode_request(ApiKey.SASL_HANDSHAKE, _VERSION, {"mechanism": sasl.mechanism})
     handshake = decode_response(ApiKey.SASL_HANDSHAKE, _VERSION, broker.request(ApiKey.SASL_HANDSHAKE, _VERSION, body))
     if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(handshake.mechanisms) or "none"
-        raise SecurityFailure(
-            f"{broker.name} does not take sasl.mechanism={sasl.mechanism}: the listener takes {offered}"
-        )
+        raise LogInFailure(f"{broker.name} does not take sasl.mechanism={sasl.mechanism}: the listener takes {offered}")
     if handshake.error_code:
         code = error_code(handshake.error_code)
         cure = (
             " (it asks for none: set security.protocol without SASL_)" if code == ErrorCode.ILLEGAL_SASL_STATE else ""
         )
-        raise SecurityFailure(f"{broker.name} refused to begin the log-in: {code.name}{cure}")
+        raise LogInFailure(f"{broker.name} refused to begin the log-in: {code.name}{cure}")
     began_s = time.monotonic()
     lifetime_ms = _prove(lambda token: _authenticate(broker, sasl, token), broker.name, sasl)
     return began_s + lifetime_ms / 1000 * random.uniform(*_RENEW_AFTER) if lifetime_ms > 0 else None
@@ -65,7 +63,7 @@ def _prove(send: Callable[[bytes], SaslAuthenticate.Response], name: str, sasl: 
         last = send(client.final(send(client.first()).auth_bytes))
         client.check(last.auth_bytes)
     except Untrusted as reason:
-        raise SecurityFailure(f"{name} is not trusted with the log-in of {sasl.username}: {reason}") from None
+        raise LogInFailure(f"{name} is not trusted with the log-in of {sasl.username}: {reason}") from None
     return last.session_lifetime_ms
 
 
@@ -76,7 +74,7 @@ def _authenticate(broker: Asker, sasl: ClientLogIn, token: bytes) -> SaslAuthent
     )
     if answer.error_code:
         told = f": {answer.error_message}" if answer.error_message else ""
-        raise SecurityFailure(
+        raise LogInFailure(
             f"{broker.name} refused the log-in of {sasl.username} by {sasl.mechanism}: "
             f"{error_code(answer.error_code).name}{told} (sasl.username and sasl.password have to be those of a user)"
         )

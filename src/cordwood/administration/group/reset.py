@@ -104,10 +104,8 @@ def move_positions(connection: "Connection", name: str, topic: str, moves: list[
     """Commits the planned positions. Raises Failure, also if the group has members."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-    from cordwood.administration.connection import failure_of
-
     asked = ConsumerGroupTopicPartitions(name, [TopicPartition(topic, move.partition, move.after) for move in moves])
     answer = connection.ask_all(lambda admin: admin.alter_consumer_group_offsets([asked]))[name]
     refused = next((each.error for each in answer.topic_partitions if each.error is not None), None)
     if refused is not None:
-        raise failure_of(refused, connection.bootstrap_servers)
+        raise connection.failure_of(refused)

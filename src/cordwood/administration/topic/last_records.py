@@ -54,7 +54,6 @@ def _read(
     """The offsets of the last records of each partition, at most `number`, between `froms` and `ends`."""
     from confluent_kafka import KafkaError, TopicPartition
 
-    from cordwood.administration.connection import failure_of
     from cordwood.administration.topic.reading import damaged
 
     seen: dict[int, deque[int]] = {index: deque(maxlen=number) for index in froms}
@@ -76,7 +75,7 @@ def _read(
                 elif error.code() in (KafkaError._BAD_MSG, KafkaError.INVALID_MSG):
                     raise damaged(connection, message)
                 elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
-                    raise failure_of(error, connection.bootstrap_servers)
+                    raise connection.failure_of(error)
                 continue
             assert offset is not None
             if offset < ends[index]:
