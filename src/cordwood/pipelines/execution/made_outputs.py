@@ -13,7 +13,13 @@ from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.table_output import Table
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.editions.made_outputs import note_tables, note_topics, noted_tables, noted_topics
+from cordwood.pipelines.editions.made_outputs import (
+    note_batches,
+    note_tables,
+    note_topics,
+    noted_tables,
+    noted_topics,
+)
 from cordwood.pipelines.execution.reading_here import log_ends, topic_ids
 from cordwood.pipelines.formats.places import TablePlace
 from cordwood.pipelines.formats.table_formats import is_there
@@ -55,14 +61,17 @@ class MadeOutputs:
             if found.get(topic, "") != id_:
                 raise topic_gone(topic, self._edition, self._pipeline.name, is_there=topic in found)
 
-    def batch_done(self, skipped: Collection[str]) -> None:
-        """Notes the tables that there are now. Outputs that are `skipped` take nothing from a replay."""
+    def batch_done(self, skipped: Collection[str], taken: Mapping[str, Mapping[str, int]]) -> None:
+        """Notes the tables that there are now, and the batches that those in databases have `taken`. Outputs that are
+        `skipped` take nothing from a replay."""
         tables = (table for name, table in self._pipeline.tables.items() if name not in skipped)
         unknown = [table for table in tables if table.name not in self._made]
         made = {table.name for table in unknown if not self._is_gone(table)}
         if made:
             note_tables(self._state, self._edition, made)
             self._made |= made
+        if taken:
+            note_batches(self._state, self._edition, taken)
 
     def _is_gone(self, table: Table) -> bool:
         place = self._tables[table.name]

@@ -21,6 +21,7 @@ from cordwood.pipelines.definition.table_output import Table, TableFormat
 from cordwood.pipelines.editions.events import Spent
 from cordwood.pipelines.formats.places import TablePlace
 from cordwood.pipelines.formats.table_formats import unwritable_rows, writer
+from cordwood.pipelines.postgresql.batches import PostgresBatches
 from cordwood.pipelines.postgresql.place import Database
 from cordwood.pipelines.rows import quarantine
 from cordwood.pipelines.rows.encoding import records
@@ -204,6 +205,15 @@ class Outputs:
             began_s = time.monotonic()
             work.topics.pop(name).commit()
             work.committed_in(name, _ms_since(began_s))
+
+    @property
+    def taken(self) -> Mapping[str, Mapping[str, int]]:
+        """The last batches that tables in databases are known to have, by the table's name and application."""
+        return {
+            self._pipeline.tables[name].name: dict(table.taken)
+            for name, table in self._tables.items()
+            if isinstance(table, PostgresBatches)
+        }
 
     def quarantine(self, rows: "DataFrame", batch_id: int, *, expected: int | None = None) -> None:
         """Quarantines records before the rest of the batch is committed: a record may be in quarantine and not yet

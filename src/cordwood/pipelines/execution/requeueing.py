@@ -21,6 +21,7 @@ from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions.checkpoint import committed_position, unfinished_batch
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import SET_ASIDE
+from cordwood.pipelines.editions.made_outputs import note_batches
 from cordwood.pipelines.editions.positions import Positions
 from cordwood.pipelines.editions.requeue_plan import OffsetSet, RequeuePlan, read_plan, write_plan
 from cordwood.pipelines.editions.switches import pending
@@ -325,7 +326,9 @@ class Requeue:
         effects_from = live.effects_from if live is not None and live.edition == self._edition.name else {}
         if effects_from and rows.where("_effects_due").limit(1).count():
             effects_from = {}
-        return Batches(pipeline, outputs, sets_aside=True).process(source, number, effects_from)
+        report = Batches(pipeline, outputs, sets_aside=True).process(source, number, effects_from)
+        note_batches(self._state, self._edition.name, outputs.taken)
+        return report
 
     def _quarantined(self) -> "DataFrame":
         from pyspark.sql import functions as F

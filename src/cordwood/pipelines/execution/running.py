@@ -25,7 +25,7 @@ from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import SET_ASIDE, Tell, say
 from cordwood.pipelines.editions.following import bound
 from cordwood.pipelines.editions.live_edition import adopting, is_to_make_topics, locked_live_edition
-from cordwood.pipelines.editions.made_outputs import noted_tables
+from cordwood.pipelines.editions.made_outputs import noted_batches, noted_tables
 from cordwood.pipelines.editions.planned import PlannedBatches, read_kept
 from cordwood.pipelines.editions.positions import Positions, ahead
 from cordwood.pipelines.editions.project import Project
@@ -272,7 +272,7 @@ class Running:
                     self._process = self._made(query_id)
                 report = self._process(rows, batch_id)
                 assert self._outputs is not None
-                self._made_outputs.batch_done(self._outputs.skipped)
+                self._made_outputs.batch_done(self._outputs.skipped, self._outputs.taken)
                 self._pace.has_read(report.rows_in)
                 self._changes[batch_id] = self._outputs.changes
                 self._reports[batch_id] = report
@@ -471,9 +471,12 @@ def start(
 
 def place_of(state: PipelineState, edition: Edition, bootstrap_servers: str) -> Place:
     directory = state.edition_directory(edition.name)
-    made = noted_tables(state, edition.name)
+    made, taken = noted_tables(state, edition.name), noted_batches(state, edition.name)
     return Place(
-        tables={name: noted_as(state.table_directory(edition, name), name in made) for name in edition.tables},
+        tables={
+            name: noted_as(state.table_directory(edition, name), name in made, taken.get(name, {}))
+            for name in edition.tables
+        },
         topics=edition.topics,
         staging=directory / "staging",
         bootstrap_servers=bootstrap_servers,

@@ -1,6 +1,6 @@
 """The places of tables, of files and of databases, and their failures in the words of commands."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +13,9 @@ TablePlace = FilePlace | Database
 """The place of a table, as readers get it."""
 
 
-def noted_as(place: TablePlace, made: bool) -> TablePlace:
-    """The place, with the edition's note whether its table has taken batches."""
-    return replace(place, made=made) if isinstance(place, Database) else place
+def noted_as(place: TablePlace, made: bool, taken: Mapping[str, int]) -> TablePlace:
+    """The place, with the edition's notes whether its table has taken batches, and which were the last ones."""
+    return replace(place, made=made, taken=tuple(taken.items())) if isinstance(place, Database) else place
 
 
 @contextmanager

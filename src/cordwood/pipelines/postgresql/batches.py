@@ -6,11 +6,14 @@ the first one, whose driver may have been killed while PostgreSQL was still at w
 The staging table is not in PostgreSQL's write-ahead log: its rows need not outlive a crash, because an interrupted
 batch is staged again. PostgreSQL empties such a table when it recovers, so a merge counts the rows before it takes
 them.
+
+A batch without rows writes no number. So the edition keeps the numbers that its tables have, and a table whose number
+is lower than the kept one was restored from an older copy.
 """
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +33,7 @@ from cordwood.pipelines.postgresql.relations import (
     is_nested,
     prepare,
     table_gone,
+    table_older,
 )
 from cordwood.pipelines.postgresql.statements import Statements, forget_deletes
 from cordwood.pipelines.tables.data_files import DataFile
@@ -52,6 +56,7 @@ class PostgresBatches:
         """Those of the batch that is staged."""
         self._has_batches = place.made
         """Made anew, the table would lack the rows of these batches."""
+        self._taken = dict(place.taken)
         self._forgotten_at_ms: int | None = None
 
     def last_batch(self, application: str) -> int | None:
@@ -60,7 +65,17 @@ class PostgresBatches:
         self._has_batches = self._has_batches or last is not None
         if self._has_batches and relation_of(connection, self._place.relation) is None:
             raise table_gone(self._place)
+        known = self._taken.get(application)
+        if known is not None and (last is None or last < known):
+            raise table_older(self._place, last, known)
+        if last is not None:
+            self._taken[application] = last
         return last
+
+    @property
+    def taken(self) -> Mapping[str, int]:
+        """The last batch that the table is known to have of each application. It never has an older one again."""
+        return self._taken
 
     def _number(self, connection: "Connection[Any]", application: str) -> int | None:
         if relation_of(connection, BATCHES) is None:
@@ -97,6 +112,7 @@ class PostgresBatches:
                 if self._takes_number(connection, application, batch_id):
                     self._write(connection, staged)
             self._has_batches = True
+            self._taken[application] = batch_id
         self.discard(staged)
         return Change()
 

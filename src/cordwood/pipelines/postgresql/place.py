@@ -47,6 +47,8 @@ class Database:
     given: tuple[tuple[str, str], ...] = field(default=(), repr=False, compare=False)
     made: bool = field(default=False, compare=False)
     """True if the edition knows that the table has taken batches: it is not made again."""
+    taken: tuple[tuple[str, int], ...] = field(default=(), compare=False)
+    """The last batch that the table has taken of each application, as the edition knows."""
 
     def __str__(self) -> str:
         return f"{self.relation} at {self.url}"

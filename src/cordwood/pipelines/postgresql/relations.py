@@ -119,6 +119,16 @@ def table_gone(place: Database) -> WrongState:
     )
 
 
+def table_older(place: Database, last: int | None, known: int) -> WrongState:
+    now = "has none of its batches now" if last is None else f"ends at batch {last} now"
+    return WrongState(
+        f"{place} has taken batch {known}, and {now}: the database was restored from an older copy, and going on would "
+        "lose the rows between",
+        f"bring back a copy that has batch {known}; or `cordwood pipeline replay {place.pipeline} --fresh` builds the "
+        "outputs anew for a swap",
+    )
+
+
 def _create(place: Database, connection: "Connection[Any]", wanted: Columns, table: Table) -> None:
     connection.execute(f"create table {named(place.relation)} ({_declared(wanted, table.key)})")
     _comment(connection, "table", place.relation, f"cordwood {place.owner}")
