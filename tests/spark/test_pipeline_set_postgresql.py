@@ -1,6 +1,10 @@
 """Pipelines in a row with tables in a real PostgreSQL: replayed together, swapped and rolled back as one, and killed in
-the middle of the swap."""
+the middle of that."""
 
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,8 @@ from tests.spark.conftest import Produce
 from tests.spark.pipeline_workshop import orders
 from tests.spark.postgresql_server import PASSWORD, PostgresServer
 
+from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions.edition_sets import EditionSets
-from cordwood.pipelines.postgresql import relations
-from cordwood.pipelines.postgresql.place import commit
 
 FILES = {
     "priced": """
@@ -33,6 +36,9 @@ def big(priced):
 }
 OLD = {"priced": {"o3": 3, "o4": 4}, "big": {"o4": 4}}
 NEW = {"priced": {"o3": 6, "o4": 8}, "big": {"o3": 6, "o4": 8}}
+OLD_LIVE, NEW_LIVE = ["v1", "v1"], ["v2", "v1.2"]
+IS_OLD, IS_NEW = (OLD, OLD_LIVE), (NEW, NEW_LIVE)
+DRIVER = Path(__file__).with_name("swap_driver.py")
 
 
 class Dies(BaseException):
@@ -74,52 +80,83 @@ def shop(
     made.run()
     made.write("priced", 2)
     made.replay_downstream()
-    assert (made.tables, made.live) == (OLD, ["v1", "v1"])
+    assert (made.tables, made.live) == IS_OLD
     return made
 
 
 def test_the_names_of_all_members_lead_to_the_fresh_tables_and_back(shop: Shop) -> None:
     shop.swap("big")
-    assert (shop.tables, shop.live) == (NEW, ["v2", "v1.2"])
+    assert (shop.tables, shop.live) == IS_NEW
     shop.rollback("priced")
-    assert (shop.tables, shop.live) == (OLD, ["v1", "v1"])
+    assert (shop.tables, shop.live) == IS_OLD
 
 
-def test_a_swap_that_is_killed_leaves_all_as_it_was_or_is_made_up_for_by_the_next_runs(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def killed(shop: Shop) -> Iterator[Callable[[str, str, int], str]]:
+    """`killed(command, member, steps)`: swaps or rolls back in a process that is killed before a step."""
+    with subprocess.Popen(
+        [sys.executable, str(DRIVER), str(shop.project.directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def act(command: str, member: str, steps: int) -> str:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(f"{command} {shop.name}-{member} {steps}\n")
+            return process.stdout.readline().strip()
+
+        yield act
+        process.stdin.close()
+
+
+def again(shop: Shop, command: Callable[[str], None]) -> None:
+    """The same command again; it is refused if the killed one has decided."""
+    with suppress(WrongState):
+        command("priced")
+
+
+@pytest.mark.parametrize("command", ["swap", "rollback"])
+def test_a_command_that_is_killed_at_any_step_has_happened_for_all_or_for_none_and_a_second_one_goes_on_or_back(
+    shop: Shop, killed: Callable[[str, str, int], str], command: str
 ) -> None:
-    decide = EditionSets.decide
+    before, after = (IS_OLD, IS_NEW) if command == "swap" else (IS_NEW, IS_OLD)
+    forth, back = (shop.swap, shop.rollback) if command == "swap" else (shop.rollback, shop.swap)
+    if command == "rollback":
+        shop.swap("big")
+    outcomes = []
+    for steps in range(1000):
+        assert (shop.tables, shop.live) == before
+        if killed(command, "big", steps) == "done":
+            break
+        assert shop.live in (OLD_LIVE, NEW_LIVE), "all live editions are of one set"
+        assert shop.tables in (OLD, NEW), "all names lead to tables of one set"
+        outcomes.append((shop.tables, shop.live))
+        if steps % 2:
+            again(shop, forth)
+            assert (shop.tables, shop.live) == after
+        if shop.live == after[1]:
+            back("big")
+    assert (shop.tables, shop.live) == after
+    assert outcomes[0] == before
+    assert outcomes[-1] == (before[0], after[1]), "it was killed between the decision and the names"
 
-    def dies_before(*_: Any) -> None:
-        raise Dies
+
+def test_the_next_run_of_one_member_moves_the_names_of_all(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = EditionSets.decide
 
     def dies_after(*arguments: Any) -> None:
         decide(*arguments)
         raise Dies
 
-    def dies_between(*arguments: Any) -> None:
-        commit(*arguments)
-        raise Dies
-
-    with monkeypatch.context() as patched:
-        patched.setattr(EditionSets, "decide", dies_before)
-        with pytest.raises(Dies):
-            shop.swap("priced")
-    assert (shop.tables, shop.live) == (OLD, ["v1", "v1"])
-
     with monkeypatch.context() as patched:
         patched.setattr(EditionSets, "decide", dies_after)
         with pytest.raises(Dies):
             shop.swap("priced")
-    assert (shop.tables, shop.live) == (OLD, ["v2", "v1.2"]), "decided for all, and no name moved yet"
-    shop.run()
-    assert shop.tables == NEW
-
-    with monkeypatch.context() as patched:
-        patched.setattr(relations, "commit", dies_between)
-        with pytest.raises(Dies):
-            shop.rollback("big")
-    assert (shop.tables, shop.live) == ({**NEW, "priced": OLD["priced"]}, ["v1", "v1"])
-    shop.write("priced", 1)
-    shop.run()
-    assert shop.tables == OLD
+    assert (shop.tables, shop.live) == (OLD, NEW_LIVE), "decided for all, and no name moved yet"
+    shop.shops["big"].run()
+    assert (shop.tables, shop.live) == IS_NEW

@@ -5,15 +5,13 @@ fits the live tables and the state. Until then the edition keeps its definition,
 pipeline that runs.
 """
 
-from contextlib import suppress
-
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState, shown_path
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import Event, Tell
+from cordwood.pipelines.editions.leading_names import lead_names
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock, check_nobody_holds
-from cordwood.pipelines.postgresql.relations import names_leading
 
 
 def locked_live_edition(
@@ -28,6 +26,7 @@ def locked_live_edition(
         lock.take(f"edition {name} of {pipeline.name}", now_ms)
         return lock
 
+    lead_names(project, state, pipeline)
     with state.changing():
         live = state.live()
         if live is None:
@@ -38,22 +37,12 @@ def locked_live_edition(
         lock = locked(live.edition)
         try:
             edition = state.edition(live.edition)
-            _lead_names(state, edition, pipeline)
             if _is_trial(project, state, edition, pipeline):
                 edition = state.try_out(edition, pipeline)
         except BaseException:
             lock.release()
             raise
         return edition, lock
-
-
-def _lead_names(state: PipelineState, edition: Edition, pipeline: Pipeline) -> None:
-    """Moves names of tables in databases that a crash within a swap left at the edition before. A database that refuses
-    now meets the same with the first batch."""
-    places = state.databases(edition)
-    options = {table.name: table.storage_options for table in pipeline.tables.values()}
-    with suppress(WrongState), names_leading([each.with_options(options.get(each.name, {})) for each in places]):
-        pass
 
 
 def is_to_make_topics(state: PipelineState, edition: Edition) -> bool:

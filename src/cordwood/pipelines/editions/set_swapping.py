@@ -17,6 +17,7 @@ from cordwood.pipelines.definition.errors import NotFound, WrongState
 from cordwood.pipelines.editions.downstream import check_no_reader_outside
 from cordwood.pipelines.editions.edition_sets import EditionSet, Member, Stage
 from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.editions.leading_names import lead_names
 from cordwood.pipelines.editions.positions import Positions
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
@@ -41,6 +42,7 @@ def swap_together(
     project: Project, state: PipelineState, to: str | None, *, force: bool, skip_effects: bool, timeout_s: float
 ) -> list[Swapped]:
     """Makes the fresh edition the live one, and with it all editions of its set."""
+    lead_names(project, state)
     found = _set_beside(project, state, to)
     if found is None:
         return [swap(state, to, force=force, skip_effects=skip_effects, timeout_s=timeout_s)]
@@ -81,6 +83,7 @@ def roll_back_together(
     project: Project, state: PipelineState, *, skip_effects: bool, timeout_s: float
 ) -> list[Swapped]:
     """Undoes the last swap of the pipeline, and that of all that became live with it."""
+    lead_names(project, state)
     found = _set_to_roll_back(project, state)
     if found is None:
         return [rollback(state, skip_effects=skip_effects, timeout_s=timeout_s)]

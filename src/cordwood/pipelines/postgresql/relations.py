@@ -3,7 +3,7 @@
 Every table and view that is made here says in its comment who made it, so that nothing else is ever changed or dropped.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -235,19 +235,20 @@ def _changing(
     left: str,
     hint: str,
 ) -> Iterator[None]:
-    """Changes tables in a transaction around the block: a refusal of the database comes before the block. `left` and
-    `hint` are for a database that is gone at the end of it."""
+    """Changes tables around the block, those of one database in one transaction: a refusal of the database comes before
+    the block. `left` and `hint` are for a database that is gone at the end of it."""
     with ExitStack() as stack:
-        connections = []
+        begun: dict[Hashable, tuple[Database, Connection[Any]]] = {}
         for place in places:
             with refusing_failures(place, cannot_be):
-                connection = stack.enter_context(connected(place))
-                connection.execute("begin")
-                _lock(connection, place)
-                change(place, connection)
-            connections.append(connection)
+                at = (place.url, place.given)
+                if at not in begun:
+                    begun[at] = place, stack.enter_context(connected(place))
+                    begun[at][1].execute("begin")
+                _lock(begun[at][1], place)
+                change(place, begun[at][1])
         yield
-        for place, connection in zip(places, connections, strict=True):
+        for place, connection in begun.values():
             commit(place, connection, left, hint)
 
 
