@@ -18,8 +18,8 @@ from cordwood.pipelines import guarded
 from cordwood.pipelines.definition.errors import InvalidRows, OverBudget, Unrepeatable
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.execution.outputs import Outputs
+from cordwood.pipelines.execution.progress import progress_path
 from cordwood.pipelines.execution.requeueing import Requeue
-from cordwood.pipelines.execution.running import progress_path
 from cordwood.pipelines.rows.guarding import results_row_by_row
 
 PIPELINE = """

@@ -28,6 +28,10 @@ BATCHES = _counter("batches", "Batches that are done.")
 ROWS_IN = _counter("rows_in", "Records that batches have read.")
 ROWS_OUT = _counter("rows_out", "Rows that batches have written, by output.", (*_EDITION, "output"))
 QUARANTINED = _counter("quarantined", "Records that batches have set aside.")
+TOO_LATE = _counter(
+    "rows_too_late",
+    "Rows that stateful functions left out because they came after the watermark, as Spark counts them.",
+)
 RULE_ROWS = _counter(
     "expectation_rows",
     "Rows that broke an expectation, by rule and by what became of them: quarantined or dropped.",

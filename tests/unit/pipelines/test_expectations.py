@@ -32,8 +32,11 @@ def test_a_rule_without_a_name_is_known_by_its_condition_in_one_line() -> None:
     [
         (lambda: expect("", else_="drop"), "no condition"),
         (lambda: expect("a", else_="ignore"), "else_='ignore'"),
-        (lambda: expect("a", else_="drop", name=" "), "cannot be a rule's name"),
-        (lambda: expect("a" * 300, else_="drop"), "cannot be a rule's name"),
+        (lambda: expect("a", else_="drop", name=" "), "expect('a'): the name is empty"),
+        (
+            lambda: expect("a" * 3000, else_="drop"),
+            f"'{'a' * 59}…', of 3,000 characters, is too long for a rule's name",
+        ),
         (lambda: topic("t", expect="amount > 0"), "topic t: expect='amount > 0'"),  # type: ignore[arg-type]
         (lambda: table("t", expect=["amount > 0"]), "table t: 'amount > 0' is no expectation"),  # type: ignore[list-item]
     ],

@@ -26,6 +26,7 @@ BATCH: dict[str, Any] = {
     "event": "batch",
     "batch": 0,
     "at_ms": 1_700_000_000_000,
+    "too_late": 3,
     "rows_in": 10,
     "rows_out": {"priced": 7, "totals": 3},
     "quarantined": 2,
@@ -67,6 +68,7 @@ def test_batches_are_counted_by_pipeline_and_edition(monitor: PipelineMonitor) -
     assert found[of("rows_in_total")] == 20
     assert found['cordwood_pipeline_rows_out_total{edition="v1",output="priced",pipeline="orders"}'] == 14
     assert found[of("quarantined_total")] == 4
+    assert found[of("rows_too_late_total")] == 6
     assert found[of("batches_total")] == found[of("batch_duration_seconds_count")] == 2
     assert found[of("last_batch_duration_seconds")] == 0.4
     assert found[of("last_batch_timestamp_seconds")] == 1_700_000_000

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cordwood.pipelines.process.spark_failures import reason_of
+from cordwood.pipelines.process.spark_failures import as_told, reason_of
+from cordwood.spark.sink.protocol import NO_TOPIC
 
 OF_THE_PLANNER = """[STREAM_FAILED] Query [id = 9049, runId = a6d8] terminated with exception: \
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform initialOffset: \
@@ -46,3 +47,17 @@ ValueError: odd
 )
 def test_what_was_raised_in_python_is_the_reason(text: str, reason: str) -> None:
     assert reason_of(RuntimeError(text)) == reason
+
+
+def test_a_topic_that_vanished_is_told_without_options_of_the_sink() -> None:
+    text = (
+        "Traceback (most recent call last):\n  File 'task.py'\ncordwood.spark.sink.protocol.SinkFailure: "
+        f"Topic 'price.quarantine' {NO_TOPIC} 10000 ms (kafka.max.block.ms): create it, or let the broker do so "
+        "(createTopics=true)\n"
+    )
+    told = as_told(RuntimeError(text), "price", "v1", "price.py")
+    assert told.words["message"] == (
+        "the topic price.quarantine, which price writes, was deleted while a batch was under way"
+    )
+    assert told.words["hint"].startswith("`cordwood topic create price.quarantine` makes an empty one")
+    assert not told.is_final

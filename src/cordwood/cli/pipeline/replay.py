@@ -65,6 +65,7 @@ def replay(
             tell_that_nothing_is_there,
         )
         from cordwood.cli.pipeline.target import find, say_which_code
+        from cordwood.cli.terminal.silent_brokers import naming_silent_brokers
         from cordwood.pipelines.definition.starting import EXAMPLES, starting_options
         from cordwood.pipelines.editions.positions import places_in_words
         from cordwood.pipelines.editions.run_lock import RunLock
@@ -103,7 +104,8 @@ def replay(
             )
             return
         pipeline = found.bound()
-        check_inputs(bootstrap_servers, pipeline)
+        with naming_silent_brokers(bootstrap_servers):
+            check_inputs(bootstrap_servers, pipeline)
         check_tables_can_be_written(pipeline)
         if begun_edition(found.project, found.state, found.pipeline, starting=starting, fresh=fresh) is None:
             check_rules_first(found.pipeline, found.source_file)
@@ -125,11 +127,13 @@ def replay(
         lock = RunLock(lock_path(found.state, edition.name))
         lock.take(f"edition {edition.name} of {found.pipeline.name}", now_ms)
         try:
-            prepare_topics(pipeline, found.state, edition, bootstrap_servers, remark)
+            with naming_silent_brokers(bootstrap_servers):
+                prepare_topics(pipeline, found.state, edition, bootstrap_servers, remark)
+                has_caught_up = edition.caught_up_at_ms is not None and not follow
+                is_to_run = not has_caught_up or not has_nothing_to_do(found.route(edition, bootstrap_servers))
             if edition.effects and not as_json:
                 remark(f"Not replayable, so nothing is written to: {', '.join(edition.effects)}")
-            has_caught_up = edition.caught_up_at_ms is not None and not follow
-            if has_caught_up and has_nothing_to_do(found.route(edition, bootstrap_servers)):
+            if not is_to_run:
                 tell_that_nothing_is_there(found, edition, as_json=as_json)
             else:
                 run_in_foreground(

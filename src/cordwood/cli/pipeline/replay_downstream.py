@@ -10,6 +10,7 @@ from cordwood.cli.pipeline.foreground import asked_again, check_rules_first, run
 from cordwood.cli.pipeline.target import Found
 from cordwood.cli.terminal.doing import Doing
 from cordwood.cli.terminal.output import print_json_line, remark, say
+from cordwood.cli.terminal.silent_brokers import naming_silent_brokers
 from cordwood.pipelines.definition.errors import WrongState, shown_path
 from cordwood.pipelines.editions.downstream import (
     Planned,
@@ -54,7 +55,8 @@ def replay_downstream(
     planned = with_downstream(project, Planned(found.pipeline, found.source_file, found.is_kept, starting))
     for each in with_inputs_from_outside(project, planned):
         if each.inputs:
-            check_inputs(bootstrap_servers, each)
+            with naming_silent_brokers(bootstrap_servers):
+                check_inputs(bootstrap_servers, each)
         check_tables_can_be_written(each)
     if fresh or begun_beside(project, root, planned) is None:
         for one in planned:
@@ -69,7 +71,8 @@ def replay_downstream(
 
     def ask(member: Found, edition: Edition, question: Callable[[], T]) -> T:
         tell = telling(member, edition, Doing(), as_json=as_json, monitor=monitor, verbose=verbose)
-        return asked_again(question, member, edition, tell, Tries(max_restarts))
+        with naming_silent_brokers(bootstrap_servers):
+            return asked_again(question, member, edition, tell, Tries(max_restarts))
 
     for _ in range(_MAX_ROUNDS):
         for member in members:

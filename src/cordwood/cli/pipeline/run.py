@@ -63,6 +63,7 @@ def run(
         )
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.cli.terminal.output import remark
+        from cordwood.cli.terminal.silent_brokers import naming_silent_brokers
         from cordwood.pipelines.editions.live_edition import is_to_make_topics, locked_live_edition
         from cordwood.pipelines.execution.idle import has_nothing_to_do
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
@@ -73,7 +74,8 @@ def run(
         say_which_code(found, "run")
         monitor = shown.enter_context(metrics_at(metrics, found.project, bootstrap_servers))
         reachable_family(bootstrap_servers)
-        check_inputs(bootstrap_servers, found.bound())
+        with naming_silent_brokers(bootstrap_servers):
+            check_inputs(bootstrap_servers, found.bound())
         check_tables_can_be_written(found.pipeline)
         if found.state.live() is None:
             check_rules_first(found.pipeline, found.source_file)
@@ -84,8 +86,10 @@ def run(
         try:
             if is_to_make_topics(found.state, edition):
                 check_rules_first(found.pipeline, found.source_file)
-            prepare_topics(found.bound(edition), found.state, edition, bootstrap_servers, remark)
-            if once and has_nothing_to_do(found.route(edition, bootstrap_servers)):
+            with naming_silent_brokers(bootstrap_servers):
+                prepare_topics(found.bound(edition), found.state, edition, bootstrap_servers, remark)
+                is_to_run = not once or not has_nothing_to_do(found.route(edition, bootstrap_servers))
+            if not is_to_run:
                 tell_that_nothing_is_there(found, edition, as_json=as_json)
                 return
             run_in_foreground(

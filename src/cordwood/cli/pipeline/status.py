@@ -39,6 +39,8 @@ def pipeline_status(
     for view in views:
         if (words_of_set := view.set_in_words()) is not None:
             say(words_of_set)
+        if (words_of_late := view.late_in_words()) is not None:
+            say(words_of_late)
         for words in view.abandoned:
             say(f"{view.edition.name} reads {words}")
         if view.failure is not None:

@@ -13,7 +13,7 @@ from cordwood.pipelines.editions.events import last_failure
 from cordwood.pipelines.editions.following import abandoned_topics
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.swapping import running
-from cordwood.pipelines.execution.running import progress_path
+from cordwood.pipelines.execution.progress import progress_path
 
 
 class EditionView(NamedTuple):
@@ -63,6 +63,7 @@ class EditionView(NamedTuple):
             "tables": {name: facts.format.value for name, facts in self.edition.tables.items()},
             "rows_in": self.progress.get("rows_in", 0),
             "quarantined": self.progress.get("quarantined", 0),
+            "too_late": self.progress.get("too_late", 0),
             "rules": self.progress.get("rules", {}),
             "lag": self.lag,
             "abandoned_inputs": list(self.abandoned),
@@ -87,6 +88,16 @@ class EditionView(NamedTuple):
         if self.role == "live" and self.together.stage is Stage.LIVE:
             return f"{self.edition.name} became live with a set: {self.together}"
         return None
+
+    def late_in_words(self) -> str | None:
+        """The rows that its stateful function has left out as too late."""
+        count = self.progress.get("too_late", 0)
+        last = (self.progress.get("last_batch") or {}).get("too_late", 0)
+        if not count:
+            return None
+        return (
+            f"{self.edition.name} has left out {count_in_words(count, 'row')} as too late, {last:,} in the last batch"
+        )
 
     def rules(self) -> list[list[object]]:
         """The rules that rows have broken: how many rows in all, and in the last batch."""

@@ -12,6 +12,8 @@ from typing import Any, Final
 from cordwood.pipelines.definition.errors import InvalidDefinition, Site, calling_site
 
 _MAX_NAME_LENGTH: Final = 200
+_SHOWN_LENGTH: Final = 60
+"""A text that is told in an error is cut to this length."""
 
 
 class Else(StrEnum):
@@ -51,13 +53,15 @@ def expect(condition: str, *, else_: str, name: str | None = None) -> Expectatio
         raise InvalidDefinition(f"expect({condition!r}): no condition", site, "an SQL condition: 'amount >= 0'")
     if else_ not in list(Else):
         hint = f"else_= is {', '.join(repr(each.value) for each in Else)}"
-        raise InvalidDefinition(f"expect({condition!r}): else_={else_!r}", site, hint)
+        raise InvalidDefinition(f"expect({_shown(condition)}): else_={else_!r}", site, hint)
     if name is not None and not isinstance(name, str):
-        raise InvalidDefinition(f"expect({condition!r}): the name {name!r} is no text", site)
+        raise InvalidDefinition(f"expect({_shown(condition)}): the name {name!r} is no text", site)
     known_by = _in_one_line(condition if name is None else name)
     if not known_by or len(known_by) > _MAX_NAME_LENGTH:
         hint = f"name='…', of 1 to {_MAX_NAME_LENGTH} characters"
-        raise InvalidDefinition(f"expect({condition!r}): {known_by!r} cannot be a rule's name", site, hint)
+        why = f"{_shown(known_by)}, of {len(known_by):,} characters, is too long for a rule's name"
+        message = f"expect({_shown(condition)}): {why if known_by else 'the name is empty'}"
+        raise InvalidDefinition(message, site, hint)
     return Expectation(known_by, condition, Else(else_), site)
 
 
@@ -71,6 +75,11 @@ def expectations(given: Expectation | Sequence[Expectation], declared: str, site
             hint = "expect=[expect('amount >= 0', else_='drop')]"
             raise InvalidDefinition(f"{declared}: {each!r} is no expectation", site, hint)
     return tuple(sorted(several, key=lambda each: list(Else).index(each.else_)))
+
+
+def _shown(text: str) -> str:
+    """The beginning of a text, quoted."""
+    return repr(text if len(text) <= _SHOWN_LENGTH else f"{text[: _SHOWN_LENGTH - 1]}…")
 
 
 def _in_one_line(text: str) -> str:

@@ -7,6 +7,7 @@ and the rest of ours.
 
 `rules` of a batch has the rows that break rules, by the rule's name: {"amount >= 0": {"dropped": 3}}, or "quarantined",
 where whole records are counted. `quarantined_by_input` has the records that it set aside, by the name of the input.
+`too_late` has the rows that came after the watermark of a stateful function, which Spark leaves out.
 
 `failure.json` of an edition keeps the failure of its last run, for `status`. A finished batch removes it.
 """
@@ -70,6 +71,8 @@ def _batch(event: Event) -> str:
     parts += [f"{output} has it already" for output in event["repeated"]]
     if event["quarantined"]:
         parts.append(f"{event['quarantined']:,} quarantined")
+    if event.get("too_late"):
+        parts.append(f"{event['too_late']:,} too late")
     for rule, counts in event.get("rules", {}).items():
         parts += [f"{count:,} {outcome} by {rule}" for outcome, count in counts.items()]
     if event["lag"] is not None:

@@ -7,6 +7,7 @@ is away is no reason to give up.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from enum import Enum
 from pathlib import Path
 
 from cordwood.pipelines.definition.definition import Pipeline
@@ -59,7 +60,10 @@ class MadeOutputs:
         found = topic_ids(self._bootstrap_servers, self._topics)
         for topic, id_ in self._topics.items():
             if found.get(topic, "") != id_:
-                raise topic_gone(topic, self._edition, self._pipeline.name, is_there=topic in found)
+                again = _Again.GONE
+                if topic in found:
+                    again = _Again.FULL if _has_records(topic, self._bootstrap_servers) else _Again.EMPTY
+                raise _topic_gone(topic, self._edition, self._pipeline.name, again)
 
     def batch_done(self, skipped: Collection[str], taken: Mapping[str, Mapping[str, int]]) -> None:
         """Notes the tables that there are now, and the batches that those in databases have `taken`. Outputs that are
@@ -91,11 +95,11 @@ def check_topics(
     found = topic_ids(bootstrap_servers, noted) if noted else {}
     for topic, id_ in noted.items():
         if topic not in found:
-            raise topic_gone(topic, edition.name, pipeline.name, is_there=False)
+            raise _topic_gone(topic, edition.name, pipeline.name, _Again.GONE)
         if found[topic] == id_:
             continue
-        if any(log_ends(bootstrap_servers, [topic], committed=False).get(topic, {}).values()):
-            raise topic_gone(topic, edition.name, pipeline.name, is_there=True)
+        if _has_records(topic, bootstrap_servers):
+            raise _topic_gone(topic, edition.name, pipeline.name, _Again.FULL)
         remark(f"the topic {topic} was deleted and made again: it gets the records from now on, and none before")
 
 
@@ -105,14 +109,30 @@ def note_own_topics(state: PipelineState, edition: Edition, bootstrap_servers: s
     note_topics(state, edition.name, {topic: id_ for topic, id_ in found.items() if id_ is not None})
 
 
-def topic_gone(topic: str, edition: str, pipeline: str, *, is_there: bool) -> WrongState:
-    again = ", and another one of that name has records" if is_there else ""
-    delete = f"`cordwood topic delete {topic}` deletes that one; " if is_there else ""
+class _Again(Enum):
+    """What there is in the place of a topic that was deleted."""
+
+    GONE = ""
+    EMPTY = ", and an empty one of that name was made"
+    FULL = ", and another one of that name has records"
+
+
+def _topic_gone(topic: str, edition: str, pipeline: str, again: _Again) -> WrongState:
+    ways = {
+        _Again.GONE: f"`cordwood topic create {topic}` makes an empty one, and ",
+        _Again.EMPTY: "",
+        _Again.FULL: f"`cordwood topic delete {topic}` deletes that one; `cordwood topic create {topic}` makes an "
+        "empty one, and ",
+    }
     return WrongState(
-        f"the topic {topic} of edition {edition} was deleted, with what was written before{again}",
-        f"{delete}`cordwood topic create {topic}` makes an empty one, and `cordwood pipeline reload {pipeline}` or a "
-        f"new `run` writes the records from then on; or `cordwood pipeline replay {pipeline} --fresh` builds it anew",
+        f"the topic {topic} of edition {edition} was deleted, with what was written before{again.value}",
+        f"{ways[again]}`cordwood pipeline reload {pipeline}` or a new `run` writes the records from then on; or "
+        f"`cordwood pipeline replay {pipeline} --fresh` builds it anew",
     )
+
+
+def _has_records(topic: str, bootstrap_servers: str) -> bool:
+    return any(log_ends(bootstrap_servers, [topic], committed=False).get(topic, {}).values())
 
 
 def _topics(edition: Edition) -> set[str]:

@@ -28,8 +28,9 @@ from cordwood.pipelines.editions.switches import pending
 from cordwood.pipelines.execution.batches import Batches, BatchReport
 from cordwood.pipelines.execution.checking_rules import check_rules
 from cordwood.pipelines.execution.outputs import Outputs
+from cordwood.pipelines.execution.progress import progress_path
 from cordwood.pipelines.execution.reading_here import log_starts, topic_ids
-from cordwood.pipelines.execution.running import place_of, progress_path
+from cordwood.pipelines.execution.running import place_of
 from cordwood.pipelines.rows.isolation import Origin
 from cordwood.pipelines.rows.quarantine import EFFECTS_DUE, PREFIX, SHOWN, told
 from cordwood.pipelines.rows.rules import RuleCounts, added, forgiving

@@ -10,11 +10,9 @@
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition.definition import Pipeline
@@ -38,12 +36,12 @@ from cordwood.pipelines.execution.legs import Leg, Route
 from cordwood.pipelines.execution.made_outputs import MadeOutputs
 from cordwood.pipelines.execution.outputs import Outputs, Place
 from cordwood.pipelines.execution.pacing import Pace
+from cordwood.pipelines.execution.progress import note_progress
 from cordwood.pipelines.execution.python_memory import KilledPython
 from cordwood.pipelines.execution.sources import reads_whole_partitions, source_stream
-from cordwood.pipelines.execution.spark_progress import offsets_between, sparks_own_ms
+from cordwood.pipelines.execution.spark_progress import offsets_between, rows_too_late, sparks_own_ms
 from cordwood.pipelines.execution.stateful import StatefulBatches, one_stream
 from cordwood.pipelines.formats.places import noted_as
-from cordwood.pipelines.rows.rules import added
 from cordwood.pipelines.tables.staged import Change
 
 if TYPE_CHECKING:
@@ -369,6 +367,7 @@ class Running:
                 "rules": {rule: dict(counts) for rule, counts in report.rules.items()},
                 "repeated": list(report.repeated),
                 "skipped": list(report.skipped),
+                "too_late": rows_too_late(told),
                 "lag": self._lag,
                 "duration_ms": report.duration_ms,
                 "spent": {**report.spent, "spark": sparks_own_ms(told)},
@@ -482,20 +481,3 @@ def place_of(state: PipelineState, edition: Edition, bootstrap_servers: str) -> 
         bootstrap_servers=bootstrap_servers,
         edition=edition.name,
     )
-
-
-def note_progress(state: PipelineState, edition: Edition, event: Mapping[str, Any]) -> None:
-    """Writes the progress for `status`. A crash may lose it; the next batch writes it again."""
-    path = progress_path(state, edition.name)
-    before = state.files.read(path) or {}
-    totals = {
-        name: before.get(name, 0) + (count or 0)
-        for name, count in (("rows_in", event["rows_in"]), ("quarantined", event["quarantined"]))
-    }
-    rules = added(before.get("rules", {}), event["rules"])
-    set_aside = dict(Counter(before.get(SET_ASIDE, {})) + Counter(event[SET_ASIDE]))
-    state.files.replace(path, {**totals, SET_ASIDE: set_aside, "rules": rules, "last_batch": dict(event)})
-
-
-def progress_path(state: PipelineState, edition: str) -> Path:
-    return state.edition_directory(edition) / "progress.json"

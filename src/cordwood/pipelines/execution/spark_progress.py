@@ -1,4 +1,4 @@
-"""What Spark's progress of a batch says about offsets and about its own time."""
+"""What Spark's progress of a batch says about offsets, about late rows and about its own time."""
 
 import json
 from collections.abc import Mapping
@@ -28,6 +28,13 @@ def sparks_own_ms(progress: Mapping[str, Any] | None) -> int | None:
     durations = {} if progress is None else progress.get("durationMs", {})
     whole, carried_out = durations.get("triggerExecution"), durations.get("addBatch")
     return None if whole is None or carried_out is None else whole - carried_out
+
+
+def rows_too_late(progress: Mapping[str, Any] | None) -> int:
+    """The rows of a batch that came after the watermark, so that operators with state left them out. An aggregation
+    counts what is left of them after rows of one group were put together."""
+    operators = () if progress is None else progress.get("stateOperators", ())
+    return sum(each.get("numRowsDroppedByWatermark", 0) for each in operators)
 
 
 def _offset(text: str | None) -> Positions | None:

@@ -34,7 +34,7 @@ may be many times larger than its topic allows, and a record that does not fit w
 
 def existing_topics(bootstrap_servers: str, timeout_s: float = _LOOK_S) -> set[str]:
     """The topics that there are. Raises KafkaException if no broker answers in time."""
-    return set(AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=timeout_s).topics)
+    return set(_admin(bootstrap_servers).list_topics(timeout=timeout_s).topics)
 
 
 def check_inputs(bootstrap_servers: str, pipeline: Pipeline) -> None:
@@ -67,7 +67,7 @@ def ensure_topics(
 ) -> list[str]:
     """Makes missing topics, and returns their names. `remark` is told of topics that are there and have fewer copies
     than a new one would get."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = _admin(bootstrap_servers)
     there = admin.list_topics(timeout=_TIMEOUT_S).topics
     known = {*inputs, *(topic.replaces for topic in topics if topic.replaces is not None)} & there.keys()
     settings = _settings_of(admin, known)
@@ -127,6 +127,11 @@ def prepare_topics(
     made = ensure_topics(bootstrap_servers, written, [topic.name for topic in pipeline.inputs.values()], remark)
     note_own_topics(state, edition, bootstrap_servers)
     return made
+
+
+def _admin(bootstrap_servers: str) -> AdminClient:
+    """A client that is silent: librdkafka's own lines about brokers would stand between those of the command."""
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
 
 def _new(topic: Written, copies: Copies, likeness: tuple[int, dict[str, str]]) -> NewTopic:

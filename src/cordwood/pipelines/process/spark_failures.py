@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from cordwood.pipelines.definition.errors import BatchCutShort, Refusal, StateMisfit, Unusable
+from cordwood.spark.sink.protocol import NO_TOPIC
 
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 _AFTER = re.compile(r"\s*(SQLSTATE:|at [\w.$]+\(|===|\Z)")
@@ -26,6 +27,7 @@ _STATE_MISFIT = re.compile(
     r"|STREAM_STREAM_JOIN_INCOMPATIBLE_STATE_STORE_CONFIGS)\b"
 )
 """Spark's names for a state that another query wrote than the one that reads it."""
+_TOPIC_GONE: Final = re.compile(rf"Topic '([^']+)' {NO_TOPIC}")
 _NEEDED: Final = ("pyspark", "pyarrow", "deltalake", "numba", "numpy", "pandas", "py4j")
 _JAVA_ENDS_WITHIN_S: Final = 2.0
 _MAX_MESSAGE_LENGTH: Final = 2_000
@@ -49,8 +51,11 @@ def as_told(failure: Exception, pipeline: str, edition: str, file: str) -> Told:
         hint = f"{failure.hint}; `cordwood pipeline reload {pipeline}` takes a changed {file} into a running `serve`"
         words = {"code": failure.code, "message": str(failure), "hint": hint, "at_ms": int(time.time() * 1000)}
         return Told(words, is_final=False)
-    message = (end_of_java(failure) or reason_of(failure))[:_MAX_MESSAGE_LENGTH]
-    words = {"code": "FAILED", "message": message, "hint": "", "at_ms": int(time.time() * 1000)}
+    message, hint = (end_of_java(failure) or reason_of(failure))[:_MAX_MESSAGE_LENGTH], ""
+    if (gone := _TOPIC_GONE.search(message)) is not None:
+        message = f"the topic {gone[1]}, which {pipeline} writes, was deleted while a batch was under way"
+        hint = f"`cordwood topic create {gone[1]}` makes an empty one; what was in the deleted one is lost"
+    words = {"code": "FAILED", "message": message, "hint": hint, "at_ms": int(time.time() * 1000)}
     return Told(words, is_final=_cannot_be_planned(failure))
 
 

@@ -30,8 +30,7 @@ MAX_DRIVER_ROWS: Final = 4_000_000
 
 def stage_keyed(ordered: Ordered, table: Table, directory: Path) -> Staged:
     """Writes one row for each key into files of `directory`, which is emptied first."""
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    empty(directory)
     keys, order = table.key, ordered.order
     # Only a merge reads these files: after a power cut they are staged again.
     store = LocalStore(directory, durably=False)
@@ -47,6 +46,13 @@ def stage_keyed(ordered: Ordered, table: Table, directory: Path) -> Staged:
         files = _one_row_of_each_key(files, ordered, table, store)
     write_ms = written.write_ms + round((time.monotonic() - began_s) * 1000)
     return Staged(files, sum(file.rows for file in files), null_keys, written.input_ms, write_ms)
+
+
+def empty(directory: Path) -> None:
+    """Makes the directory, without the files of earlier batches. A task of a batch that was cancelled may still write
+    one: its name is its own, and the next batch removes it."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True, exist_ok=True)
 
 
 def _one_row_of_each_key(

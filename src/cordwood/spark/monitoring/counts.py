@@ -30,6 +30,7 @@ class Counts:
         self.version: str | None = None
         self.running = self.failed = False
         self.failures = self.restarts = self.batches = self.rows_in = self.quarantined = 0
+        self.too_late = 0
         self.rows_out: Counter[str] = Counter()
         self.by_rule: Counter[tuple[str, str]] = Counter()
         self.durations = Histogram()
@@ -56,6 +57,7 @@ class Counts:
         self.batches += 1
         self.rows_in += event.get("rows_in") or 0
         self.quarantined += event.get("quarantined") or 0
+        self.too_late += event.get("too_late") or 0
         self.rows_out.update(event.get("rows_out") or {})
         for rule, outcomes in (event.get("rules") or {}).items():
             self.by_rule.update({(rule, outcome): count for outcome, count in outcomes.items()})
@@ -78,6 +80,7 @@ def values_of(counted: Iterable[tuple[Who, Counts]]) -> Values:
         names.ROWS_IN: [(who, each.rows_in) for who, each in found],
         names.ROWS_OUT: [((*who, name), rows) for who, each in found for name, rows in sorted(each.rows_out.items())],
         names.QUARANTINED: [(who, each.quarantined) for who, each in found],
+        names.TOO_LATE: [(who, each.too_late) for who, each in found],
         names.RULE_ROWS: [((*who, *by), rows) for who, each in found for by, rows in sorted(each.by_rule.items())],
         names.BATCH_DURATION: [(who, each.durations.copy()) for who, each in found],
         names.LAST_BATCH_DURATION: [

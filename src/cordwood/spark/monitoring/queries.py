@@ -91,6 +91,7 @@ class QueryMetrics(StreamingQueryListener):
                     "at_ms": int(time.time() * 1000),
                     "duration_ms": progress.batchDuration,
                     "rows_in": progress.numInputRows,
+                    "too_late": sum(each.numRowsDroppedByWatermark for each in progress.stateOperators),
                     "rows_out": {SINK: rows_out} if rows_out >= 0 else {},  # -1: foreachBatch does not tell
                 }
             )

@@ -23,6 +23,8 @@ from cordwood.spark.sink.options import Guarantee, OlderBatches, UnknownQuery
 
 NO_BATCH = -1
 """The last decided batch of a family that never decided."""
+NO_TOPIC = "does not exist, and did not come to be within"
+"""In the failure of a task whose topic is gone. Spark passes a task's failure on as text."""
 
 
 class SinkFailure(Exception):

@@ -22,7 +22,7 @@ from cordwood.spark.sink.columns import SinkColumns
 from cordwood.spark.sink.families import FamilyPromise, Renewer
 from cordwood.spark.sink.options import Guarantee, SinkOptions
 from cordwood.spark.sink.promises import Producer, Promise, WriteIdentity, transaction_timeout_ms
-from cordwood.spark.sink.protocol import SinkFailure, TaskReport
+from cordwood.spark.sink.protocol import NO_TOPIC, SinkFailure, TaskReport
 from cordwood.spark.sink.routing import Router, Rows
 from cordwood.spark.sink.steps import Step, reached
 from cordwood.spark.sink.transactions import PlainPromise, TaskTransactionPromise
@@ -207,7 +207,7 @@ class _Task:
                     else "let the broker do so (createTopics=true)"
                 )
                 raise SinkFailure(
-                    f"Topic '{topic}' does not exist, and did not come to be within "
+                    f"Topic '{topic}' {NO_TOPIC} "
                     f"{self._options.metadata_wait_ms} ms (kafka.max.block.ms): create it, or {automatic}"
                 )
             time.sleep(min(0.1, self._options.metadata_wait_ms / 1000))
