@@ -62,26 +62,34 @@ class Shop(Chain):
         return [self.project.state(f"{self.name}-{part}").live_edition().name for part in FILES]
 
 
-@pytest.fixture
-def shop(
-    tmp_path: Path,
+@pytest.fixture(scope="module")
+def built(
+    tmp_path_factory: pytest.TempPathFactory,
     spark: SparkSession,
     broker: RunningBroker,
     make_topic: MakeTopic,
     put: Produce,
     postgres: PostgresServer,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Shop:
+) -> Iterator[Shop]:
     """Both pipelines have run, and a fresh edition of each is beside them."""
-    monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    topic = make_topic(1)
-    made = Shop(tmp_path, spark, broker.bootstrap, topic, postgres)
-    put(topic, orders([3, 4]))
-    made.run()
-    made.write("priced", 2)
-    made.replay_downstream()
-    assert (made.tables, made.live) == IS_OLD
-    return made
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PGPASSWORD", PASSWORD)
+        topic = make_topic(1)
+        made = Shop(tmp_path_factory.mktemp("shop"), spark, broker.bootstrap, topic, postgres)
+        put(topic, orders([3, 4]))
+        made.run()
+        made.write("priced", 2)
+        made.replay_downstream()
+        yield made
+
+
+@pytest.fixture
+def shop(built: Shop) -> Shop:
+    """The old editions are live, and a set is beside them."""
+    if built.live == NEW_LIVE:
+        built.rollback("priced")
+    assert (built.tables, built.live) == IS_OLD
+    return built
 
 
 def test_the_names_of_all_members_lead_to_the_fresh_tables_and_back(shop: Shop) -> None:
