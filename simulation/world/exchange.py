@@ -128,6 +128,9 @@ class Exchange:
         """The response as an entity, once the node has sent it."""
         self.handled_ms = self.replied_ms = 0
         """The moments of the request's arrival and of the answer, by the monotonic clock."""
+        self.paused_ms = 0
+        """The time for which the node asked to take no further request of the connection. The network goes on: a node
+        has to be right whatever its driver brings."""
         self.hang_up_reason = ""
         self._frame: Frame = b""
         self._bytes = b""
@@ -168,6 +171,9 @@ class Exchange:
 
     def release(self) -> None:
         self.connection.holds -= 1
+
+    def pause(self, for_ms: int) -> None:
+        self.paused_ms = max(self.paused_ms, for_ms)
 
     def nothing(self) -> None:
         self._replied()

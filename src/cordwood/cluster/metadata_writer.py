@@ -37,6 +37,7 @@ from cordwood.cluster.planner.isr import GuardedPut, IsrChange, IsrOutcome, batc
 from cordwood.cluster.planner.placement import places
 from cordwood.cluster.planner.registration import plan_producer_ids
 from cordwood.cluster.planner.security.acls import AclAlteration, plan_create_acls, plan_delete_acls
+from cordwood.cluster.planner.security.quotas import EntityChange, QuotaAlteration, plan_alter_quotas
 from cordwood.cluster.planner.security.users import UserAlteration, UserChange, plan_alter_users
 from cordwood.cluster.planner.topic_configs import text_weight
 from cordwood.cluster.planner.topics import (
@@ -55,6 +56,7 @@ from cordwood.cluster.stores.leases import monotonic_ms
 from cordwood.model.acls import Acl
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
+from cordwood.model.quotas import Entity
 
 if TYPE_CHECKING:
     from cordwood.cluster.controller import Controller
@@ -429,6 +431,16 @@ class MetadataWriter:
         """Deletes rules of access; outcomes by rule."""
         return await self._execution.in_slices(
             [(acl, acl) for acl in acls], lambda wanted: plan_delete_acls(self.image, wanted), False
+        )
+
+    async def alter_quotas(
+        self, changes: Sequence[EntityChange], *, validate_only: bool = False
+    ) -> dict[Entity, QuotaAlteration | ProtocolError]:
+        """Changes quotas of clients; outcomes by entity."""
+        return await self._execution.in_slices(
+            [(change[0], change) for change in changes],
+            lambda wanted: plan_alter_quotas(self.image, wanted),
+            validate_only,
         )
 
     async def alter_users(self, changes: Sequence[UserChange]) -> dict[str, UserAlteration | ProtocolError]:

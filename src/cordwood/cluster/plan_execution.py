@@ -13,6 +13,7 @@ from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.metadata.strays import StrayPartitions, Strays
 from cordwood.cluster.planner.configs import ConfigAlteration
 from cordwood.cluster.planner.security.acls import AclAlteration
+from cordwood.cluster.planner.security.quotas import QuotaAlteration
 from cordwood.cluster.planner.security.users import UserAlteration
 from cordwood.cluster.planner.store_transactions import Plan
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
@@ -26,7 +27,14 @@ TOPICS_AT_ONCE = 50
 """Topics planned in one turn of the loop: a topic takes about 0.1 ms. A topic with long texts counts as several."""
 
 Planned = TypeVar(
-    "Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration, UserAlteration, AclAlteration
+    "Planned",
+    TopicCreation,
+    PartitionAddition,
+    TopicDeletion,
+    ConfigAlteration,
+    UserAlteration,
+    AclAlteration,
+    QuotaAlteration,
 )
 Name = TypeVar("Name", bound=Hashable)
 Item = TypeVar("Item")

@@ -123,6 +123,9 @@ class _LostReply:
     def send_last(self, frame: Frame, reason: str) -> None:
         self._reply.hang_up(reason)
 
+    def pause(self, for_ms: int) -> None:
+        self._reply.pause(for_ms)
+
     def begin(self, session: Session) -> None:
         self._reply.begin(session)
 
@@ -154,6 +157,9 @@ class _LateReply:
 
     def send_last(self, frame: Frame, reason: str) -> None:
         self._server.later(self._delay_s, lambda: self._reply.send_last(frame, reason))
+
+    def pause(self, for_ms: int) -> None:
+        self._reply.pause(for_ms)
 
     def begin(self, session: Session) -> None:
         self._reply.begin(session)

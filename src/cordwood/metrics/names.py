@@ -66,6 +66,14 @@ TRAIL_LOST = _counter(
     "Changes, log-ins and refusals that are missing in the security trail, as its file could not be written in time. "
     "More than 0 wants a person: the disk is full, or its directory cannot be written.",
 )
+THROTTLED = _counter(
+    "cordwood_throttled_total", "Times that a client over a quota was held back, by the quota.", ("quota",)
+)
+THROTTLE_TIME = _counter(
+    "cordwood_throttle_seconds_total",
+    "Seconds for which clients over a quota were held back, by the quota.",
+    ("quota",),
+)
 UNANSWERED_BYTES = _gauge("cordwood_unanswered_request_bytes", "Bytes of requests that wait for their answers.")
 
 TOPICS = _gauge("cordwood_topics", "Topics.")

@@ -30,7 +30,7 @@ from cordwood.node.handlers.coordination import (
     transactions,
 )
 from cordwood.node.handlers.records import fetch, offsets_in_log, produce, producers
-from cordwood.node.handlers.security import acls, sasl, users
+from cordwood.node.handlers.security import acls, quotas, sasl, users
 from cordwood.node.requests.request import Handler, Served, served
 from cordwood.node.requests.rights import RIGHTS
 from cordwood.wire.apis import Api
@@ -58,6 +58,7 @@ _DECLARED: tuple[Handler[Any], ...] = (
     *unregistering.HANDLERS,
     *features.HANDLERS,
     *acls.HANDLERS,
+    *quotas.HANDLERS,
     *transactions.HANDLERS,
     *families.HANDLERS,
     *watching.HANDLERS,
@@ -96,6 +97,7 @@ class Rooms(
     describing_node.DescribingRooms,
     sasl.SaslRooms,
     acls.AclRooms,
+    quotas.QuotaRooms,
     users.UserRooms,
     Protocol,
 ):
@@ -124,6 +126,7 @@ def served_by(node: Rooms, trail: Trail | None = None) -> dict[int, Served]:
         **served(node, unregistering.HANDLERS),
         **served(node, features.HANDLERS),
         **served(node, acls.HANDLERS),
+        **served(node, quotas.HANDLERS),
         **served(node, transactions.HANDLERS),
         **served(node, families.HANDLERS),
         **served(node, watching.HANDLERS),

@@ -8,10 +8,10 @@ the node.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicChange, TopicImage
@@ -59,12 +59,14 @@ from cordwood.node.partitions.doubtful_logs import DoubtfulLogs
 from cordwood.node.partitions.flushes import FlushBook
 from cordwood.node.partitions.full_disk import FullDisk
 from cordwood.node.partitions.hosted import Deposed, HostedReplicas
+from cordwood.node.partitions.known_topics import describe_topic
 from cordwood.node.partitions.log_ends import LogEnds
 from cordwood.node.partitions.log_opening import LogOpening
 from cordwood.node.partitions.lost_directories import LostDirectories
 from cordwood.node.partitions.partition import Partition
 from cordwood.node.partitions.preparation import Preparation
 from cordwood.node.partitions.unreadable import UnreadableFiles
+from cordwood.node.quotas.client_quotas import ClientQuotas
 from cordwood.node.replication.cuts import Cuts
 from cordwood.node.replication.fetcher_rooms import FetcherRooms
 from cordwood.node.replication.fetchers import Fetchers
@@ -89,12 +91,12 @@ from cordwood.node.requests.librdkafka_clients import LibrdkafkaClients
 from cordwood.node.requests.logger_configs import LogLevels
 from cordwood.node.requests.loopback import Loopback, PeersAndSelf
 from cordwood.node.requests.parked import ParkedRequests
+from cordwood.node.requests.proven_brokers import is_proven
 from cordwood.node.requests.router import Router
 from cordwood.node.requests.told_brokers import ToldBrokers
 from cordwood.node.requests.wide_requests import WideRequests
 from cordwood.node.security.authentications import Authentications
 from cordwood.replication.throttle import Throttle
-from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.wire.requests import RequestHeader
 
 if TYPE_CHECKING:
@@ -202,6 +204,7 @@ class Node:
         logs.keep_high_watermarks(self._high_watermark_of)
         # Requests
         self.access = Access(image, trail)
+        self.quotas = ClientQuotas(loop, image, partial(is_proven, image))
         self.parked = ParkedRequests(loop)
         self.held_heartbeats = HeldHeartbeats(loop, self.parked)
         self.fetch_sessions = FetchSessions(image.settings.max_incremental_fetch_session_cache_slots, seed)
@@ -236,7 +239,7 @@ class Node:
         self.wide_requests = WideRequests(loop.turns)
         served = served_by(self, trail)
         self._router = Router(
-            loop, image, self.access, self.parked, self.catching_up, self.wide_requests, served, trail
+            loop, image, self.access, self.quotas, self.parked, self.catching_up, self.wide_requests, served, trail
         )
         for topic in image.sorted_topics():
             self._topic_created(topic)
@@ -353,8 +356,9 @@ class Node:
         requests that waited for this image.
         """
         self.loop.now = now
-        if delta.acls_changed:
+        if delta.access_changed:
             self.access.image_changed()
+            self.quotas.image_changed()
         if delta.brokers_changed:
             self.told_brokers.brokers_changed()
             self.near_reads.brokers_changed()
@@ -425,7 +429,7 @@ class Node:
         return partition.high_watermark, partition.watermark_epoch
 
     def _topic_created(self, topic: TopicImage) -> None:
-        self._describe(topic)
+        describe_topic(topic, self.image.node_id, self.logs, self.reports)
         self.preparation.topic_settled(topic)
         self.hosted.created(topic, self.loop.now)
         self._partitions_arrived(topic.name)
@@ -433,19 +437,9 @@ class Node:
     def _partitions_arrived(self, topic: str) -> None:
         self.log_moves.arrived(partition.name for partition in self.hosted.topics.get(topic, {}).values())
 
-    def _describe(self, topic: TopicImage) -> None:
-        self.logs.describe_topic(topic.topic_id, TopicDescription(len(topic.partitions), topic.overrides))
-        first, needed = topic.partitions[0], topic.settings.min_insync_replicas
-        if needed > len(first.replicas) and first.leader == self.image.node_id:
-            self.reports.report(
-                logging.WARNING,
-                f"topic {topic.name} takes no records with acks=all: its min.insync.replicas={needed} is above its "
-                f"replication factor of {len(first.replicas)}",
-            )
-
     def _topic_changed(self, change: TopicChange, now: Moment) -> None:
         topic = change.after
-        self._describe(topic)
+        describe_topic(topic, self.image.node_id, self.logs, self.reports)
         self.preparation.topic_settled(topic)
         self._deposed(self.hosted.changed(change, now))
         self._partitions_arrived(topic.name)

@@ -19,6 +19,7 @@ class Peer:
     requests: int = 0
     arrived_bytes: int = 1
     receiving: bool = True
+    paused: bool = False
     closed: list[str] = field(default_factory=list)
 
     def close(self, reason: str) -> None:
@@ -60,6 +61,10 @@ def test_very_many_are_closed_in_several_looks() -> None:
 
 def test_within_the_bound_nobody_is_closed() -> None:
     assert not Looks().look([Peer() for _ in range(10)], 100)
+
+
+def test_clients_over_their_quotas_count() -> None:
+    assert len(Looks().look([Peer(receiving=False, paused=True) for _ in range(15)])) == 5
 
 
 @pytest.mark.parametrize("make", [partial(Peer, arrived_bytes=0), partial(Peer, receiving=False)])

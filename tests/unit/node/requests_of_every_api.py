@@ -206,6 +206,12 @@ def _requests_of(key: ApiKey, version: int, names: Names) -> list[Values]:
             return [{"users": None}, {"users": [{"name": "alice"}]}]
         case ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
             return [{"deletions": [{"name": "alice", "mechanism": 1}]}]
+        case ApiKey.DESCRIBE_CLIENT_QUOTAS:
+            return [{"components": [], "strict": False}]
+        case ApiKey.ALTER_CLIENT_QUOTAS:
+            everybody = [{"entity_type": "user", "entity_name": None}]
+            bound = [{"key": "producer_byte_rate", "value": 1e9, "remove": False}]
+            return [{"entries": [{"entity": everybody, "ops": bound}], "validate_only": False}]
         case ApiKey.DESCRIBE_NODE:
             return [{"most_clients": 10}]
     return [{}]

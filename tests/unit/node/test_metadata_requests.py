@@ -49,6 +49,9 @@ class Bare:
     def begin(self, session: Session) -> None:
         raise AssertionError("nobody is asked")
 
+    def pause(self, for_ms: int) -> None:
+        raise AssertionError("nobody has a quota")
+
     def hold(self) -> None:
         pass
 

@@ -56,6 +56,7 @@ def prepare_scrape(
         **_tls(tls),
         names.TRAIL_LINES: _one(0 if trail is None else trail.lines),
         names.TRAIL_LOST: _one(0 if trail is None else trail.lost),
+        **_throttled(node),
         names.UNANSWERED_BYTES: _one(connections.unanswered_bytes),
         names.TOPICS: _one(len(node.hosted.topics)),
         names.PARTITIONS: _one(sum(len(partitions) for partitions in node.hosted.topics.values())),
@@ -128,6 +129,14 @@ def _without_leader(image: "ClusterImage", topics: "Sequence[TopicImage]") -> in
     """Counts partitions without a leader. Runs in a thread: there may be many thousand partitions."""
     brokers = image.brokers
     return sum(image.leadership(each).leader not in brokers for topic in topics for each in topic.partitions)
+
+
+def _throttled(node: "Node") -> Values:
+    throttled = node.quotas.throttled.items()
+    return {
+        names.THROTTLED: [((key,), each.times) for key, each in throttled],
+        names.THROTTLE_TIME: [((key,), each.ms / 1000) for key, each in throttled],
+    }
 
 
 def _resident() -> Values:

@@ -15,6 +15,7 @@ from typing import Final, cast
 from cordwood.broker.machine.loop_watch import STALL_S
 from cordwood.broker.network.activity import ApiActivity, frame_bytes
 from cordwood.broker.network.connections import Connections
+from cordwood.broker.network.peer_ends import has_ended
 from cordwood.broker.network.plain_sender import PlainSender
 from cordwood.broker.network.sending import HangUp, MakeSender, bytes_in_memory
 from cordwood.model.errors import StorageFailure
@@ -94,6 +95,9 @@ class PendingReply:
         self._connection.holds -= 1
         self._connection.serve_on()
 
+    def pause(self, for_ms: int) -> None:
+        self._connection.pause(for_ms / 1000)
+
     def nothing(self) -> None:
         self.send(b"")
 
@@ -130,6 +134,9 @@ class Connection(asyncio.BufferedProtocol):
         self._serve_scheduled = False
         self.holds = 0
         """The number of requests that the node handles later or in steps: the next request waits for all of them."""
+        self._paused_until_s = 0.0
+        """The end of the pause of a client over its quota; 0: there is none."""
+        self._pause_timer: asyncio.TimerHandle | None = None
         self.connection_id = 0
         self.last_received_s = 0.0
         self.client_id: str | None = None
@@ -173,6 +180,33 @@ class Connection(asyncio.BufferedProtocol):
         """Notes who the peer is. Called before its first request."""
         self.session = self.session._replace(principal=principal)
 
+    def pause(self, for_s: float) -> None:
+        """Serves no request for so long, and reads none: its peer is over a quota."""
+        until_s = self._connections.loop.time() + for_s
+        if not self._serving or until_s <= self._paused_until_s:
+            return
+        if self._pause_timer is None:
+            self.holds += 1
+            self._connections.paused[self.connection_id] = self
+            self._pause_timer = self._connections.loop.call_later(for_s, self._pause_over)
+        self._paused_until_s = until_s
+
+    def _pause_over(self) -> None:
+        left_s = self._paused_until_s - self._connections.loop.time()
+        if left_s > 0:
+            self._pause_timer = self._connections.loop.call_later(left_s, self._pause_over)
+            return
+        self._end_pause()
+        self.serve_on()
+
+    def _end_pause(self) -> None:
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
+            self._paused_until_s = 0.0
+            self.holds -= 1
+            del self._connections.paused[self.connection_id]
+
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)
 
@@ -204,6 +238,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unanswered_bytes = 0
         self._sender.close()
         self._reader.close()
+        self._end_pause()
         self._connections.forget(self)
 
     # Requests
@@ -402,6 +437,16 @@ class Connection(asyncio.BufferedProtocol):
     def arrived_bytes(self) -> int:
         """The bytes that have arrived and belong to no request yet."""
         return self._reader.unread_bytes
+
+    @property
+    def paused(self) -> bool:
+        """True if the peer is over a quota, and nothing is read from it."""
+        return self._pause_timer is not None
+
+    @property
+    def peer_has_gone(self) -> bool:
+        """True if the peer has closed its end, which a connection that is not read does not hear of."""
+        return has_ended(self._transport.get_extra_info("socket"))
 
     @property
     def receiving(self) -> bool:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cordwood.broker.machine import clocks
@@ -39,6 +40,8 @@ LOG_IN_S: Final = 10.0
 MOST_STRANGERS: Final = 100
 """The most connections at the listener of brokers that have not proved to be a broker's: those of operators, and of
 brokers in their first milliseconds. The oldest one makes way for the next."""
+LOOKED_AT_ONCE: Final = 1_000
+"""Paused connections that are looked at in one sweep: a look takes about a microsecond."""
 _SWEEP_S: Final = LOOK_S
 _SELDOM_S: Final = 15.0
 """The longest pause between idle checks. A check of ten thousand connections takes milliseconds."""
@@ -61,6 +64,14 @@ class OpenConnection(Receiver, CountedConnection, Protocol):
 
     @property
     def last_active_s(self) -> float: ...
+
+    @property
+    def paused(self) -> bool:
+        """True if its client is over a quota, and nothing is read from it."""
+
+    @property
+    def peer_has_gone(self) -> bool:
+        """True if the peer has closed its end."""
 
     @property
     def quiet(self) -> bool:
@@ -140,6 +151,8 @@ class Connections:
         self._not_logged_in: dict[int, tuple[float, OpenConnection]] = {}
         """The connections whose peers are asked who they are and have not proved it, with the times of their closing,
         in order."""
+        self.paused: dict[int, OpenConnection] = {}
+        """The connections of clients over their quotas, which are not read."""
         self._last_id = 0
         self._creation_rate = CreationRate()
         self._stopping = False
@@ -300,6 +313,7 @@ class Connections:
         self._half_requests.look(others, self.receive_buffers.lent_bytes, now_s)
         self.sending.buffers.relieve(now_s)
         self._close_late(now_s)
+        self._close_ended()
         if now_s >= self._next_idle_check_s:
             self._next_idle_check_s = now_s + self._idle_check_s
             self._close_idle(now_s - self.limits.max_idle_s)
@@ -314,6 +328,11 @@ class Connections:
         for connection in late:
             connection.close(f"it did not log in within {LOG_IN_S:g} s")
             self._not_logged_in.pop(connection.connection_id, None)
+
+    def _close_ended(self) -> None:
+        """Closes connections that are not read and whose peers have gone: the others end with their pause."""
+        for connection in [each for each in islice(self.paused.values(), LOOKED_AT_ONCE) if each.peer_has_gone]:
+            connection.close("its client, over a quota, has gone")
 
     def _close_idle(self, since_s: float) -> None:
         for connection in [each for each in self._open.values() if each.last_active_s < since_s]:

@@ -2,7 +2,8 @@
 
 A request within an ordinary buffer needs no permission (`arriving.py`), so ten thousand connections that each send most
 of such a request, and then nothing, keep 1.3 GB. Beyond the bound connections are closed whose requests had GRACE_S to
-arrive, those that had most time first, until there is room.
+arrive, those that had most time first, until there is room. Clients over their quotas count, whose connections are not
+read: their own use made them late.
 """
 
 from collections.abc import Iterable
@@ -19,6 +20,9 @@ class Peer(Protocol):
 
     @property
     def receiving(self) -> bool: ...
+
+    @property
+    def paused(self) -> bool: ...
 
     def close(self, reason: str) -> None: ...
 
@@ -45,7 +49,7 @@ class HalfRequests:
         if lent_bytes <= self._most_bytes:
             return
         for peer in peers:
-            if peer.arrived_bytes and peer.receiving:
+            if peer.arrived_bytes and (peer.receiving or peer.paused):
                 requests, had_s = before.get(peer, (-1, 0.0))
                 self._seen[peer] = peer.requests, had_s + passed_s if requests == peer.requests else 0.0
         late = sorted(self._seen.items(), key=lambda each: -each[1][1])

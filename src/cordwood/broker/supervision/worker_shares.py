@@ -55,6 +55,7 @@ def shares(settings: BrokerSettings, directory: str, store: str, count: int, por
             **(_brokers_apart(settings, addresses[0], free) if len(addresses) == 1 else {}),
             "log.dirs": f"{directory}/{home_of(node_id)}",
             "node.id": str(node_id),
+            "quota.shared.by": str(count),
         }
         if settings.advertised_listeners:
             own = {address.name: address.port for address in addresses}

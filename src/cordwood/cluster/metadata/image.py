@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from cordwood.cluster.metadata.acls import AclTable
 from cordwood.cluster.metadata.partitions import Leadership, PartitionImage
+from cordwood.cluster.metadata.quotas import QuotaTable
 from cordwood.cluster.metadata.rows import (
     ACLS,
     BROKER_EPOCHS,
@@ -26,6 +27,7 @@ from cordwood.cluster.metadata.rows import (
     MEMBERS,
     METADATA_VERSION,
     PARTITIONS,
+    QUOTAS,
     STORAGE_IDS,
     TOPIC_CONFIGS,
     TOPIC_NAMES,
@@ -79,7 +81,8 @@ class ImageDelta:
     """Brokers registered, changed or went, or another broker is the controller."""
     broker_settings_changed: bool = False
     evidence_changed: bool = False
-    acls_changed: bool = False
+    access_changed: bool = False
+    """Rules of access or quotas changed."""
     registered: frozenset[int] = frozenset()
     """Brokers whose broker epoch or fence changed. Leaderships that depend on these epochs are not in `changed`."""
 
@@ -91,7 +94,7 @@ class ImageDelta:
             or self.brokers_changed
             or self.broker_settings_changed
             or self.evidence_changed
-            or self.acls_changed
+            or self.access_changed
             or self.registered
         )
 
@@ -137,6 +140,7 @@ class ClusterImage:
         """Revisions of the keys with settings of brokers and groups."""
         self.users = UserTable()
         self.acls = AclTable()
+        self.quotas = QuotaTable()
         self.partition_count = 0
         """The number of partitions of all topics."""
         self.problems: list[str] = []
@@ -297,6 +301,7 @@ class ClusterImage:
             yield from (f"{EVIDENCE}{broker_id}/{epoch}/{observer}" for observer in observers)
         yield from self.config_mod_revisions
         yield from (ACLS + acl_id for acl_id in self.acls.rows)
+        yield from (QUOTAS + quota_id for quota_id in self.quotas.mod_revisions)
         yield from (USERS + name for name in self.users.rows)
         if self.users.secret:
             yield USERS_SECRET
@@ -375,7 +380,10 @@ class ClusterImage:
                 touched.registered.add(int(rest))
             case "acls":
                 self.acls.take(rest, event.value, event.mod_revision)
-                touched.acls = True
+                touched.access = True
+            case "quotas":
+                self.quotas.take(rest, event.value, event.mod_revision)
+                touched.access = True
             case "users":
                 self.users.take(rest, event.value, event.mod_revision)
             case "users_secret":
@@ -487,7 +495,7 @@ class ClusterImage:
             touched.brokers,
             touched.broker_settings,
             touched.evidence,
-            touched.acls,
+            touched.access,
             frozenset(touched.registered),
         )
 
@@ -514,7 +522,7 @@ class _Touched:
         self.registered: set[int] = set()
         self.broker_settings = False
         self.evidence = False
-        self.acls = False
+        self.access = False
 
 
 def _keep(table: dict[K, T], key: K, value: T | None) -> None:

@@ -27,6 +27,7 @@ Keys, relative to the cluster:
     users/<name>                    the keys of a user's password (users.py)
     users_secret                    random bytes, from which the answers for unknown users are made; written with the
                                     first user
+    quotas/<digest>                 the quotas of an entity: a user, a client id, an address, a default (quotas.py)
     producer_id_block               the first producer id that was never handed out
     import                          the id of the import that made the cluster of a single broker's directory; without
                                     cluster_id the import is under way, and no broker may start
@@ -65,6 +66,7 @@ GROUP_CONFIGS = "configs/groups/"
 ACLS = "acls/"
 USERS = "users/"
 USERS_SECRET = "users_secret"
+QUOTAS = "quotas/"
 
 
 class DamagedMetadata(EnvironmentFailure):
@@ -261,6 +263,10 @@ def acl_key(acl_id: str) -> str:
 
 def user_key(name: str) -> str:
     return USERS + name
+
+
+def quota_key(quota_id: str) -> str:
+    return QUOTAS + quota_id
 
 
 def topic_name_key(name: str) -> str:

@@ -29,6 +29,7 @@ from cordwood.model.settings.listeners import (
     resolve_listeners,
 )
 from cordwood.model.settings.network_settings import NetworkSettings, ObservationSettings
+from cordwood.model.settings.quota_settings import QuotaSettings
 from cordwood.model.settings.replication_settings import CORDONED, RACK_AWARE_SELECTOR, ReplicationSettings
 from cordwood.model.settings.sasl_settings import SaslSettings
 from cordwood.model.settings.setting import InvalidSetting, Setting, attribute_values, settings_of, table
@@ -64,6 +65,7 @@ class BrokerSettings(
     TlsSettings,
     SaslSettings,
     AuthorizerSettings,
+    QuotaSettings,
     StorageSettings,
     ClusterSettings,
     ReplicationSettings,

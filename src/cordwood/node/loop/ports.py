@@ -33,6 +33,9 @@ class Reply(Protocol):
 
     def send(self, frame: Frame) -> None: ...
 
+    def pause(self, for_ms: int) -> None:
+        """Takes no further request of the connection for so long. Answers leave as ever."""
+
     def nothing(self) -> None:
         """Ends the request without an answer, as the protocol has it for acks=0."""
 

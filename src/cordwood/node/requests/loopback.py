@@ -142,6 +142,9 @@ class _LoopbackReply:
     def send_last(self, frame: Frame, reason: str) -> None:
         self.send(frame)
 
+    def pause(self, for_ms: int) -> None:
+        raise AssertionError("a broker has no quota")
+
     def begin(self, session: Session) -> None:
         raise AssertionError("a broker does not prove to itself who it is")
 

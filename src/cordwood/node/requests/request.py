@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from cordwood.model.moment import Moment
-from cordwood.node.loop.ports import Reply
+from cordwood.node.loop.ports import Frame, Reply
 from cordwood.node.loop.turns import ANSWERED_BYTES_PER_EVENT, Steps, Turns
 from cordwood.node.requests.access import Judge
 from cordwood.wire.api_types import ApiTypes, Array, Served_co
@@ -33,10 +33,17 @@ Answer = TypeVar("Answer")
 class Request(Generic[Served_co]):
     """A request and its reply. The frame is the network's buffer, valid until the handler returns or first pauses."""
 
-    __slots__ = ("_turns", "frame", "header", "judge", "now", "reply", "version")
+    __slots__ = ("_turns", "frame", "header", "judge", "now", "reply", "send", "version")
 
     def __init__(
-        self, header: RequestHeader, frame: memoryview, reply: Reply, now: Moment, turns: Turns, judge: Judge
+        self,
+        header: RequestHeader,
+        frame: memoryview,
+        reply: Reply,
+        now: Moment,
+        turns: Turns,
+        judge: Judge,
+        send: Callable[[Frame], None] | None = None,
     ) -> None:
         self.header = header
         self.frame = frame
@@ -46,6 +53,8 @@ class Request(Generic[Served_co]):
         self._turns = turns
         self.judge = judge
         """Says what the sender of the request may do."""
+        self.send = send or reply.send
+        """Sends the frame of the answer."""
 
     def decode(self: Request[ApiTypes[Body, Any, Any]]) -> Body:
         """The request, with Kafka's field names as attributes (`wire/messages`)."""
@@ -82,7 +91,7 @@ class Request(Generic[Served_co]):
             return
         if isinstance(frame, bytes):
             turns.answered_bytes += len(frame)
-            self.reply.send(frame)
+            self.send(frame)
         else:
             turns.add(self.reply, self._answering_on(frame))
 
@@ -99,7 +108,7 @@ class Request(Generic[Served_co]):
         frame = begin_response(self.header, values)
         if isinstance(frame, bytes):
             self._turns.answered_bytes += len(frame)
-            self.reply.send(frame)
+            self.send(frame)
         else:
             yield
             yield from self._answering_on(frame)
@@ -115,7 +124,7 @@ class Request(Generic[Served_co]):
         finally:
             turns.made(connection_id)
         turns.answered_bytes += len(parts[0])
-        self.reply.send(parts)  # type: ignore[arg-type]
+        self.send(parts)  # type: ignore[arg-type]
 
 
 class Made(Generic[Element]):

@@ -164,6 +164,8 @@ RIGHTS: Final[Mapping[int, Rights]] = {
     ApiKey.OFFSET_DELETE: (_group(Operation.DELETE), _topics(Operation.READ)),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (_cluster(Operation.DESCRIBE),),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (_cluster(Operation.ALTER),),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (_cluster(Operation.DESCRIBE_CONFIGS),),
+    ApiKey.ALTER_CLIENT_QUOTAS: (_cluster(Operation.ALTER_CONFIGS),),
     ApiKey.UPDATE_FEATURES: (_cluster(Operation.ALTER),),
     ApiKey.DESCRIBE_CLUSTER: (
         _topics(Operation.DESCRIBE, "each topic with partitions that a broker withholds", Without.LEFT_OUT),

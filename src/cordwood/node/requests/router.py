@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.moment import Moment
 from cordwood.node.loop.loop import Loop
-from cordwood.node.loop.ports import Reply
+from cordwood.node.loop.ports import Frame, Reply
 from cordwood.node.loop.turns import Steps
+from cordwood.node.quotas.client_quotas import ClientQuotas
 from cordwood.node.requests.access import Access
 from cordwood.node.requests.catching_up import CatchingUp
 from cordwood.node.requests.parked import ParkedRequests
@@ -41,6 +42,7 @@ class Router:
         loop: Loop,
         image: ClusterImage,
         access: Access,
+        quotas: ClientQuotas,
         parked: ParkedRequests,
         catching_up: CatchingUp,
         wide_requests: WideRequests,
@@ -50,6 +52,7 @@ class Router:
         self._loop = loop
         self._image = image
         self._access = access
+        self._quotas = quotas
         self._catching_up = catching_up
         self._wide_requests = wide_requests
         self._parked = parked
@@ -82,16 +85,17 @@ class Router:
         if len(frame) > MAX_BYTES_WITHOUT_RECORDS and header.api_key != ApiKey.PRODUCE:
             reply.hang_up(f"a request without records has at most {MAX_BYTES_WITHOUT_RECORDS} bytes")
             return
+        send = self._quotas.arrived(header, len(frame), reply) if self._quotas.on else None
         if header.image_revision > self._image.revision and self._catching_up.has_room(header, reply, len(frame)):
-            self._catching_up.wait(header, reply, len(frame), self._late(served, header, frame, reply))
+            self._catching_up.wait(header, reply, len(frame), self._late(served, header, frame, reply, send))
             return
         wide = len(frame) > NARROW_BYTES and self._is_wide(header)
         if wide and not self._wide_requests.has_room(len(frame)):
-            self._wide_requests.wait(reply, len(frame), self._late(served, header, frame, reply))
+            self._wide_requests.wait(reply, len(frame), self._late(served, header, frame, reply, send))
             return
         try:
             judge = self._access.judge(header, reply.session)
-            steps = served.handle(Request(header, frame, reply, now, loop.turns, judge))
+            steps = served.handle(Request(header, frame, reply, now, loop.turns, judge, send))
         except BadRequest as problem:
             reply.hang_up(problem.message)
             return
@@ -103,13 +107,27 @@ class Router:
         Produce is bounded by its batches."""
         return header.api_key != ApiKey.PRODUCE and not is_proven(self._image, header)
 
-    def _late(self, served: Served, header: RequestHeader, frame: memoryview, reply: Reply) -> Steps:
+    def _late(
+        self,
+        served: Served,
+        header: RequestHeader,
+        frame: memoryview,
+        reply: Reply,
+        send: Callable[[Frame], None] | None,
+    ) -> Steps:
         """Handles a request that waited for the metadata, or for other wide requests."""
         # Offsets are written into batches in place: the copy is writable, as the frame is.
-        return self._handled(served, header, memoryview(bytearray(frame)), reply)
+        return self._handled(served, header, memoryview(bytearray(frame)), reply, send)
 
-    def _handled(self, served: Served, header: RequestHeader, frame: memoryview, reply: Reply) -> Steps:
+    def _handled(
+        self,
+        served: Served,
+        header: RequestHeader,
+        frame: memoryview,
+        reply: Reply,
+        send: Callable[[Frame], None] | None,
+    ) -> Steps:
         judge = self._access.judge(header, reply.session)
-        steps = served.handle(Request(header, frame, reply, self._loop.now, self._loop.turns, judge))
+        steps = served.handle(Request(header, frame, reply, self._loop.now, self._loop.turns, judge, send))
         if steps is not None:
             yield from steps

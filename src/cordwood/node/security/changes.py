@@ -207,6 +207,16 @@ def _alter_users(body: Any, answer: Values) -> Iterator[Changed]:
         yield Changed(Operation.ALTER, ResourceKind.USER, name, _error(each), ", ".join(told[name]))
 
 
+def _alter_quotas(body: Any, answer: Values) -> Iterator[Changed]:
+    if body.validate_only:
+        return
+    for asked, each in zip(body.entries, answer["entries"], strict=True):
+        whom = ", ".join(f"{part.entity_type} {part.entity_name or '<default>'}" for part in asked.entity)
+        told = ", ".join(f"{op.key} removed" if op.remove else f"{op.key}={op.value:g}" for op in asked.ops)
+        change = f"quotas of {whom}: {told}"
+        yield Changed(Operation.ALTER_CONFIGS, ResourceKind.CLUSTER, THE_CLUSTER, _error(each), change)
+
+
 def _mechanism(number: int) -> str:
     try:
         return ScramMechanism(number).sasl_name
@@ -324,6 +334,7 @@ CHANGES: Final[Mapping[int, Changes]] = {
     ApiKey.CREATE_ACLS: _create_acls,
     ApiKey.DELETE_ACLS: _delete_acls,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_users,
+    ApiKey.ALTER_CLIENT_QUOTAS: _alter_quotas,
     ApiKey.ELECT_LEADERS: _elect_leaders,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassign,
     ApiKey.ALTER_REPLICA_LOG_DIRS: _move_logs,

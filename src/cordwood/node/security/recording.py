@@ -38,7 +38,9 @@ class RecordedRequest(Request[Any]):
     __slots__ = ("_body", "_changes", "_trail")
 
     def __init__(self, request: Request[Any], trail: Trail, changes: Changes) -> None:
-        super().__init__(request.header, request.frame, request.reply, request.now, request._turns, request.judge)
+        super().__init__(
+            request.header, request.frame, request.reply, request.now, request._turns, request.judge, request.send
+        )
         self._trail = trail
         self._changes = changes
         self._body: Any = None

@@ -81,7 +81,7 @@ def api_versions(rooms: MetadataRooms, request: Request) -> None:
     error = body.error_code(version, rooms.image.cluster_id, rooms.image.node_id)
     rooms.held_heartbeats.introduced(request.reply.connection_id, body.client_software_name)
     rooms.librdkafka_clients.introduced(request.reply.connection_id, body.client_software_name)
-    request.reply.send(
+    request.send(
         encode_api_versions_response(
             version,
             request.header.correlation_id,
@@ -255,7 +255,7 @@ def _not_seen(asked: TopicImage | RequestedTopic) -> TopicMetadata | None:
 
 def _send_metadata(rooms: MetadataRooms, request: Request, body: MetadataRequest, topics: list[bytes]) -> None:
     image, version = rooms.image, request.version
-    request.reply.send(
+    request.send(
         encode_metadata_response(
             version,
             request.header.correlation_id,

@@ -216,7 +216,7 @@ class Appending:
                         request.reply.connection_id, topic, each.partition, each.current_leader
                     )
         endpoints = hints.endpoints(hinted, request.reply.session.entrance.name) if hinted else ()
-        request.reply.send(
+        request.send(
             encode_produce_response(header.api_version, header.correlation_id, results, node_endpoints=endpoints)
         )
 

@@ -20,6 +20,7 @@ from cordwood.wire.fetch import TOPIC_IDS_FROM, FetchRequest, decode_fetch, deco
 from cordwood.wire.fetched import encode_fetch_response
 
 if TYPE_CHECKING:
+    from cordwood.node.quotas.client_quotas import ClientQuotas
     from cordwood.node.requests.fetch_sessions import FetchSessions
 
 NARROW_BYTES = 4096
@@ -30,6 +31,7 @@ class FetchRooms(FetchingRooms, Protocol):
     """The rooms of a node that these handlers need."""
 
     fetch_sessions: FetchSessions
+    quotas: ClientQuotas
 
 
 def fetch(rooms: FetchRooms, request: Request) -> Steps | None:
@@ -42,7 +44,7 @@ def fetch(rooms: FetchRooms, request: Request) -> Steps | None:
     plan = _plan(rooms, request, body, targets)
     if plan is None:
         return None
-    fetching = Fetching(rooms, request, body, plan)
+    fetching = Fetching(rooms, request, _within_quota(rooms, request, body), plan)
     if len(plan.targets) > PARTITIONS_PER_STEP:
         return fetching.start_in_steps()
     fetching.start()
@@ -67,7 +69,7 @@ def _fetch_in_steps(rooms: FetchRooms, request: Request) -> Steps:
     plan = _plan(rooms, request, body, list(named.values()))
     if plan is not None:
         yield
-        yield from Fetching(rooms, request, body, plan).start_in_steps()
+        yield from Fetching(rooms, request, _within_quota(rooms, request, body), plan).start_in_steps()
 
 
 def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list[Target]) -> FetchPlan | None:
@@ -89,8 +91,14 @@ def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list
         )
     except ProtocolError as refusal:
         frame = encode_fetch_response(header.api_version, header.correlation_id, (), error_code=refusal.code)
-        request.reply.send(frame)  # type: ignore[arg-type]
+        request.send(frame)  # type: ignore[arg-type]
         return None
+
+
+def _within_quota(rooms: FetchRooms, request: Request, body: FetchRequest) -> FetchRequest:
+    if not rooms.quotas.on:
+        return body
+    return body._replace(max_bytes=min(body.max_bytes, rooms.quotas.most_bytes(request.header, request.reply.session)))
 
 
 HANDLERS = (serves(ApiKey.FETCH, 4, 18, fetch),)

@@ -47,7 +47,7 @@ def answer_fetch(rooms: AnsweringRooms, request: Request, plan: FetchPlan, found
         session_id=plan.session_id,
         node_endpoints=_leaders_told(rooms, request, found),
     )
-    request.reply.send(frame)  # type: ignore[arg-type]
+    request.send(frame)  # type: ignore[arg-type]
 
 
 def _answer_in_steps(rooms: AnsweringRooms, request: Request, plan: FetchPlan, found: list[FetchedPartition]) -> Steps:
@@ -64,7 +64,7 @@ def _answer_in_steps(rooms: AnsweringRooms, request: Request, plan: FetchPlan, f
         session_id=plan.session_id,
         node_endpoints=_leaders_told(rooms, request, found),
     )
-    request.reply.send(frame)  # type: ignore[arg-type]
+    request.send(frame)  # type: ignore[arg-type]
 
 
 def _leaders_told(rooms: AnsweringRooms, request: Request, found: list[FetchedPartition]) -> Sequence[NodeEndpoint]:

@@ -1,0 +1,43 @@
+"""Writes the throttle time into an answer that is made already: nearly all answers are never throttled."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from cordwood.node.loop.ports import Frame
+from cordwood.wire.apis import APIS, ApiKey, flexible
+from cordwood.wire.encoding.primitives import INT32
+from cordwood.wire.encoding.schema import load
+from cordwood.wire.requests import RequestHeader
+
+_FIELD = "throttle_time_ms"
+_SIZE_AND_CORRELATION = 8
+
+
+def with_throttle_time(header: RequestHeader, frame: Frame, throttle_ms: int) -> Frame:
+    """The same answer, which tells its client how long it is held back. An answer without a place for that is returned
+    as it is."""
+    place = _place(header.api_key, header.api_version)
+    first = frame if isinstance(frame, bytes) else frame[0]
+    if place is None or not isinstance(first, bytes):
+        return frame
+    if place < 0:
+        if header.api_key == ApiKey.PRODUCE and flexible(header.api_key, header.api_version) and first[-1]:
+            # The answer ends with the addresses of other leaders, and its client goes there.
+            return frame
+        place += len(first)
+    told = first[:place] + INT32.pack(throttle_ms) + first[place + INT32.size :]
+    return told if isinstance(frame, bytes) else [told, *frame[1:]]
+
+
+@cache
+def _place(key: int, version: int) -> int | None:
+    """The place of the field: from the start of the frame, or negative, from its end; None: it has no fixed place."""
+    body = load(APIS[key].name)["response"].body
+    names = [field.name for field in body.fields if version in field.versions and field.tag is None]
+    tags = 1 if flexible(key, version) else 0
+    if names[:1] == [_FIELD]:
+        return _SIZE_AND_CORRELATION + tags
+    if names[-1:] == [_FIELD] and (key == ApiKey.PRODUCE or not tags):
+        return -INT32.size - tags
+    return None
