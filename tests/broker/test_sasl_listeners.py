@@ -13,6 +13,7 @@ from tests.raw_client import RawClient
 
 from cordwood.broker.network import connections
 from cordwood.embedded import Broker
+from cordwood.model.jaas import jaas
 from cordwood.model.settings.authorizer_settings import STANDARD_AUTHORIZER
 from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.model.settings.setting import InvalidSetting
@@ -92,10 +93,19 @@ def test_thousands_of_half_log_ins_leave_nothing_behind(broker: Broker) -> None:
     eventually(lambda: peers() == 0, what="no authentication of a closed connection")
 
 
-def test_a_listener_of_brokers_in_a_cluster_cannot_ask_yet() -> None:
+def test_brokers_without_a_user_or_with_a_mechanism_that_their_listener_does_not_take_do_not_start() -> None:
     texts = {**SASL, "inter.broker.listener.name": "USERS", "node.id": "1", "cluster.name": "c"}
-    with pytest.raises(InvalidSetting, match="do not log in at each other yet"):
-        BrokerSettings.from_texts({**texts, "cluster.store": "etcd://127.0.0.1:2379"})
+    texts["cluster.store"] = "etcd://127.0.0.1:2379"
+    name = "listener.name.users.scram-sha-512.sasl.jaas.config"
+    with pytest.raises(InvalidSetting, match=f"set {name} in the configuration file"):
+        BrokerSettings.from_texts(texts)
+    texts[name] = jaas("broker", "of the brokers")
+    log_in = BrokerSettings.from_texts(texts).brokers_log_in
+    assert log_in is not None
+    assert log_in.user == ("broker", "of the brokers")
+    texts["sasl.enabled.mechanisms"] = "SCRAM-SHA-256,PLAIN"
+    with pytest.raises(InvalidSetting, match="listener USERS takes SCRAM-SHA-256, PLAIN"):
+        BrokerSettings.from_texts(texts)
 
 
 @pytest.mark.parametrize("mechanisms", ["", "GSSAPI", "SCRAM-SHA-256,OAUTHBEARER"])

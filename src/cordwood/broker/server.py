@@ -27,7 +27,9 @@ from cordwood.broker.network.connections import ConnectionLimits, Connections
 from cordwood.broker.network.connections import Node as RequestHandler
 from cordwood.broker.network.listener_warnings import warn_of_listeners
 from cordwood.broker.network.listening import BACKLOG, advertised, bind, stop_listening
+from cordwood.broker.network.opening_links import Security
 from cordwood.broker.network.outbox import Outbox
+from cordwood.broker.network.peer_troubles import PeerTroubles
 from cordwood.broker.network.peers import PeerConnections, registered_at
 from cordwood.broker.network.sending import SendingResources
 from cordwood.broker.storage.flusher import CountingFlusher, Flusher, ImmediateFlusher
@@ -54,8 +56,6 @@ from cordwood.node.replication.last_news import LAST_NEWS_MS
 from cordwood.node.requests.proven_brokers import is_proven
 
 if TYPE_CHECKING:
-    import ssl
-
     from cordwood.broker.metrics.service import MetricsService
     from cordwood.broker.network.tls.layer import TlsResources
     from cordwood.broker.network.tls.listeners import TlsListeners
@@ -102,7 +102,8 @@ class Server:
         self.driver = Driver(loop, self._outbox, self._file_workers, self._fair_workers, self._fail)
         self._scrub_thread = ScrubThread(loop, self.driver.run)
         self._loop_watch = LoopWatch(loop)
-        self._client_counts = ClientBook()
+        self._peer_troubles = PeerTroubles()
+        self._client_counts = ClientBook(self._peer_troubles)
         self.driver.loop_watch = self._loop_watch
         self.node: Node
         self._metadata_writer: MetadataWriter | None = None
@@ -227,15 +228,17 @@ class Server:
         storage.claim(image.cluster_id, known_topics(image))
         if first_writes is not None:
             await first_writes(writer)
+        security = self._security_between_brokers()
         self._peers = PeerConnections(
             loop,
             settings.node_id,
-            registered_at(image, self._between_brokers, elsewhere=self._dialling_context() is None),
+            registered_at(image, settings.brokers_listener.name, elsewhere=security.is_plain),
             self.driver.run,
             self.driver.now,
             image_revision=lambda: follower.changed_revision,
             key=lambda: serving.key,
-            context_of=self._dialling_context,
+            security=security,
+            troubles=self._peer_troubles,
         )
         self.node = Node(
             image,
@@ -358,15 +361,19 @@ class Server:
 
         follower.on_change = changed
 
-    def _dialling_context(self) -> "ssl.SSLContext | None":
-        """The context of the next connection to another broker; None: brokers speak plain text among themselves."""
-        name = self._between_brokers
-        return self._tls[name].dialling_context if self._tls is not None and name in self._tls else None
+    def _security_between_brokers(self) -> Security:
+        """How this broker speaks with others."""
+        log_in = None
+        if (user := self.settings.brokers_log_in) is not None:
+            # Imported only if brokers log in at each other, to keep the start quick.
+            from cordwood.broker.network.brokers_log_in import ScramLogIn
 
-    @property
-    def _between_brokers(self) -> str:
-        """The name of the listener that brokers use among themselves."""
-        return next(listener.name for listener in self.settings.listener_list if listener.between_brokers)
+            log_in = ScramLogIn(user)
+        name = self.settings.brokers_listener.name
+        if self._tls is None or name not in self._tls:
+            return Security(log_in=log_in)
+        listener = self._tls[name]
+        return Security(lambda: listener.dialling_context, log_in)
 
     def _bound_connections(self, delta: ImageDelta) -> None:
         """Takes over bounds that were altered. Connections that are open stay: the bounds hold for new ones."""
@@ -570,8 +577,7 @@ def _tls_listeners(settings: BrokerSettings) -> "TlsListeners | None":
     # Imported only if TLS is spoken, to keep the start quick.
     from cordwood.broker.network.tls.listeners import TlsListeners
 
-    inner = next(listener.name for listener in settings.listener_list if listener.between_brokers)
-    return TlsListeners(wanted, inner if settings.cluster_store else "")
+    return TlsListeners(wanted, settings.brokers_listener.name if settings.cluster_store else "")
 
 
 def _security_trail(settings: BrokerSettings, loop: asyncio.AbstractEventLoop) -> "SecurityTrail | None":

@@ -16,7 +16,7 @@ from cordwood.client.errors import LogInFailure, error_code
 from cordwood.model.credentials import PLAIN, SCRAM_NAMES
 from cordwood.model.errors import ErrorCode
 from cordwood.security.connection_settings import ClientLogIn
-from cordwood.security.scram_client import ScramClient, Untrusted
+from cordwood.security.scram_client import ScramClient, Untrusted, client_keys
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.asking import decode_response, encode_request
 
@@ -58,9 +58,11 @@ def _prove(send: Callable[[bytes], SaslAuthenticate.Response], name: str, sasl: 
     """Takes the steps of the mechanism. Returns the session's lifetime in ms; 0: it has no end."""
     if sasl.mechanism == PLAIN:
         return send(f"\0{sasl.username}\0{sasl.password}".encode()).session_lifetime_ms
-    client = ScramClient(SCRAM_NAMES[sasl.mechanism], sasl.username, sasl.password, secrets.token_hex(16))
+    mechanism = SCRAM_NAMES[sasl.mechanism]
+    client = ScramClient(mechanism, sasl.username, secrets.token_hex(16))
     try:
-        last = send(client.final(send(client.first()).auth_bytes))
+        salting = client.challenged(send(client.first()).auth_bytes)
+        last = send(client.final(client_keys(mechanism, sasl.password, salting)))
         client.check(last.auth_bytes)
     except Untrusted as reason:
         raise LogInFailure(f"{name} is not trusted with the log-in of {sasl.username}: {reason}") from None

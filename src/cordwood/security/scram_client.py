@@ -11,7 +11,7 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as NoBase64
-from typing import Final
+from typing import Final, NamedTuple
 
 from cordwood.model.credentials import MIN_ITERATIONS, ScramMechanism
 from cordwood.security.scram import salted_password
@@ -28,24 +28,51 @@ class Untrusted(Exception):
     """The broker broke the protocol, or did not prove that it knows the user. The reason holds no secret."""
 
 
-class ScramClient:
-    """One exchange: `first`, then `final` for the broker's challenge, then `check` for its last message."""
+class Salting(NamedTuple):
+    """How the broker has salted the user's password."""
 
-    def __init__(self, mechanism: ScramMechanism, user: str, password: str, nonce: str) -> None:
+    salt: bytes
+    iterations: int
+
+
+class ClientKeys(NamedTuple):
+    """The keys of a password that was salted, by which a client logs in: as secret as the password."""
+
+    client_key: bytes
+    server_key: bytes
+
+    def __repr__(self) -> str:
+        # Keys must not get into a log.
+        return "ClientKeys()"
+
+
+def client_keys(mechanism: ScramMechanism, password: str, salting: Salting) -> ClientKeys:
+    """Takes 1 ms or more, by the iterations, without the interpreter's lock."""
+    salted = salted_password(mechanism, password, salting.salt, salting.iterations)
+    client_key, server_key = (hmac.digest(salted, name, mechanism.hash_name) for name in (b"Client Key", b"Server Key"))
+    return ClientKeys(client_key, server_key)
+
+
+class ScramClient:
+    """One exchange: `first`, then `challenged` and `final` for the broker's challenge, then `check` for its last
+    message. Keys of a password hold for every exchange with the same salting."""
+
+    def __init__(self, mechanism: ScramMechanism, user: str, nonce: str) -> None:
         """`nonce` is for this exchange alone: nobody may foresee it."""
         self._mechanism = mechanism
-        self._password = password
         self._nonce = nonce
         self._bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        self._challenge = ""
+        self._whole_nonce = ""
         self._signature: bytes | None = None
-        """The proof that the broker has to send; None: the challenge has not come yet."""
+        """The proof that the broker has to send; None: the client has not proved itself yet."""
 
     def first(self) -> bytes:
         return f"{_NO_CHANNEL_BINDING}{self._bare}".encode()
 
-    def final(self, challenge: bytes) -> bytes:
-        """The client's proof. Takes 1 ms or more, by the broker's iterations. Raises Untrusted."""
-        mechanism, text = self._mechanism, _text(challenge)
+    def challenged(self, challenge: bytes) -> Salting:
+        """Takes the broker's challenge. Raises Untrusted."""
+        text = _text(challenge)
         _check_error(text)
         found = _CHALLENGE.fullmatch(text)
         if found is None:
@@ -57,15 +84,19 @@ class ScramClient:
             raise Untrusted(f"it asks for {iterations} iterations, and fewer than {MIN_ITERATIONS} protect no password")
         if iterations > MOST_ITERATIONS:
             raise Untrusted(f"it asks for {iterations} iterations, and a client computes at most {MOST_ITERATIONS}")
-        salted = salted_password(mechanism, self._password, salt, iterations)
-        client_key = hmac.digest(salted, b"Client Key", mechanism.hash_name)
-        stored_key = hashlib.new(mechanism.hash_name, client_key).digest()
-        without_proof = f"c={b64encode(_NO_CHANNEL_BINDING.encode()).decode()},r={nonce}"
-        message = f"{self._bare},{text},{without_proof}".encode()
-        client_signature = hmac.digest(stored_key, message, mechanism.hash_name)
-        proof = bytes(one ^ other for one, other in zip(client_key, client_signature, strict=True))
-        server_key = hmac.digest(salted, b"Server Key", mechanism.hash_name)
-        self._signature = hmac.digest(server_key, message, mechanism.hash_name)
+        self._challenge, self._whole_nonce = text, nonce
+        return Salting(salt, iterations)
+
+    def final(self, keys: ClientKeys) -> bytes:
+        """The client's proof, by the keys of the challenge's salting."""
+        assert self._challenge, "the broker has not asked"
+        hash_name = self._mechanism.hash_name
+        stored_key = hashlib.new(hash_name, keys.client_key).digest()
+        without_proof = f"c={b64encode(_NO_CHANNEL_BINDING.encode()).decode()},r={self._whole_nonce}"
+        message = f"{self._bare},{self._challenge},{without_proof}".encode()
+        client_signature = hmac.digest(stored_key, message, hash_name)
+        proof = bytes(one ^ other for one, other in zip(keys.client_key, client_signature, strict=True))
+        self._signature = hmac.digest(keys.server_key, message, hash_name)
         return f"{without_proof},p={b64encode(proof).decode()}".encode()
 
     def check(self, outcome: bytes) -> None:

@@ -62,13 +62,6 @@ def test_brokers_of_a_cluster_check_each_others_certificates() -> None:
     BrokerSettings.from_texts({**with_tls, "ssl.truststore.location": "ca.pem"})
 
 
-def test_brokers_of_a_cluster_do_not_log_in_at_each_other() -> None:
-    of_cluster = {"cluster.store": "etcd://e:1", "cluster.name": "woods", "node.id": "1"}
-    with_sasl = {"listeners": "SASL_PLAINTEXT://h:1", **of_cluster}
-    with pytest.raises(InvalidSetting, match="do not log in at each other yet"):
-        BrokerSettings.from_texts(with_sasl)
-
-
 SECRET = "timber-and-oak"
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cordwood.model.credentials import ScramMechanism
 from cordwood.security.exchange import Challenge, Proof, Unproven
 from cordwood.security.scram import FoundKeys, ScramExchange, make_keys
-from cordwood.security.scram_client import MOST_ITERATIONS, ScramClient, Untrusted
+from cordwood.security.scram_client import MOST_ITERATIONS, ScramClient, Untrusted, client_keys
 
 NONCE, BROKER_NONCE = "rOprNGfwEbeRWgbNEkqO", "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 SALT = "W22ZaJ0SNY7soEsUEjb6gQ=="
@@ -18,13 +18,17 @@ VERIFIER = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
 def client(mechanism: ScramMechanism = ScramMechanism.SHA_256, user: str = "user") -> ScramClient:
-    return ScramClient(mechanism, user, "pencil", NONCE)
+    return ScramClient(mechanism, user, NONCE)
+
+
+def answer(one: ScramClient, challenge: bytes, mechanism: ScramMechanism, password: str = "pencil") -> bytes:
+    return one.final(client_keys(mechanism, password, one.challenged(challenge)))
 
 
 def test_the_exchange_of_rfc_7677() -> None:
     one = client()
     assert one.first() == f"n,,n=user,r={NONCE}".encode()
-    assert one.final(CHALLENGE) == FINAL
+    assert answer(one, CHALLENGE, ScramMechanism.SHA_256) == FINAL
     one.check(VERIFIER)
 
 
@@ -37,10 +41,10 @@ def test_both_sides_of_ours_prove_each_other_whatever_the_names(
 ) -> None:
     keys = make_keys(mechanism, password, b"salt", 4096)
     broker = ScramExchange(mechanism, lambda found, _: FoundKeys(keys, found == user), BROKER_NONCE)
-    one = ScramClient(mechanism, user, password, NONCE)
+    one = client(mechanism, user)
     challenge = broker.take(one.first())
     assert isinstance(challenge, Challenge)
-    proof = broker.take(one.final(challenge.token))
+    proof = broker.take(answer(one, challenge.token, mechanism, password))
     assert isinstance(proof, Proof)
     assert proof.user == user
     one.check(proof.token)
@@ -53,7 +57,7 @@ def test_the_broker_refuses_another_password() -> None:
     challenge = broker.take(one.first())
     assert isinstance(challenge, Challenge)
     with pytest.raises(Unproven, match="password is wrong"):
-        broker.take(one.final(challenge.token))
+        broker.take(answer(one, challenge.token, ScramMechanism.SHA_256))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_the_broker_refuses_another_password() -> None:
 )
 def test_a_challenge_that_no_honest_broker_sends_is_not_answered(challenge: bytes, reason: str) -> None:
     with pytest.raises(Untrusted, match=reason) as refused:
-        client().final(challenge)
+        client().challenged(challenge)
     assert "pencil" not in str(refused.value)
 
 
@@ -91,7 +95,7 @@ def test_a_challenge_that_no_honest_broker_sends_is_not_answered(challenge: byte
 )
 def test_a_broker_that_does_not_prove_that_it_knows_the_user_is_not_trusted(outcome: bytes, reason: str) -> None:
     one = client()
-    one.final(CHALLENGE)
+    answer(one, CHALLENGE, ScramMechanism.SHA_256)
     with pytest.raises(Untrusted, match=reason):
         one.check(outcome)
 
@@ -99,3 +103,13 @@ def test_a_broker_that_does_not_prove_that_it_knows_the_user_is_not_trusted(outc
 def test_a_proof_before_the_challenge_is_none() -> None:
     with pytest.raises(Untrusted, match="no proof"):
         client().check(VERIFIER)
+
+
+def test_kept_keys_serve_every_exchange_and_show_nothing() -> None:
+    keys = client_keys(ScramMechanism.SHA_256, "pencil", client().challenged(CHALLENGE))
+    for _ in range(2):
+        one = client()
+        one.challenged(CHALLENGE)
+        assert one.final(keys) == FINAL
+        one.check(VERIFIER)
+    assert repr(keys) == "ClientKeys()"

@@ -1,4 +1,5 @@
-"""Facts of each broker about itself, by DescribeNode, an API of Cordwood's own: its release and its clients."""
+"""Facts of each broker about itself, by DescribeNode, an API of Cordwood's own: its release, its clients, and its
+troubles with other brokers."""
 
 from __future__ import annotations
 
@@ -32,6 +33,8 @@ class NodeFacts(NamedTuple):
     version: str
     commit: str
     clients: tuple[ClientUse, ...] = ()
+    unreached: tuple[str, ...] = ()
+    """Other brokers with which this one cannot speak, with the reason, as a sentence without a full stop."""
 
     @property
     def release(self) -> str:
@@ -56,4 +59,4 @@ def facts_of(address: Address, timeout_s: float, most_clients: int = 0) -> NodeF
         ClientUse(each.client_id, each.host, each.connections, each.accepted, each.requests, each.request_bytes)
         for each in told.clients
     )
-    return NodeFacts(told.version, told.commit, clients)
+    return NodeFacts(told.version, told.commit, clients, tuple(each.reason for each in told.unreached))

@@ -59,6 +59,11 @@ class NodeView(NamedTuple):
     """None: the broker does not say."""
 
     @property
+    def unreached(self) -> tuple[str, ...]:
+        """The other brokers with which this one cannot speak, with the reasons."""
+        return () if self.facts is None else self.facts.unreached
+
+    @property
     def state(self) -> str:
         """The broker's part in the cluster, in a word."""
         if self.draining:
@@ -166,7 +171,8 @@ class ClusterView(NamedTuple):
             for node_id in self.passed_over
         )
         lone = [] if self.lone is None else [f"{self.lone.in_words()}. `{self.lone.command}` adds replicas."]
-        return [*full, *idle, *lone]
+        unreached = (f"Broker {node.node_id} says: {reason}." for node in self.nodes for reason in node.unreached)
+        return [*full, *unreached, *idle, *lone]
 
     @property
     def offline(self) -> list[Trouble]:
@@ -232,7 +238,7 @@ def _most_replicas(nodes: Iterable[NodeView], otherwise: int, timeout_s: float) 
 
 
 def with_releases(view: ClusterView, timeout_s: float) -> ClusterView:
-    """The view, with the release of each broker."""
+    """The view, with the release of each broker, and the brokers with which it cannot speak."""
     patience_s = min(timeout_s, PATIENCE_S)
     nodes = (node._replace(facts=facts_of(node.address, patience_s)) for node in view.nodes)
     return view._replace(nodes=tuple(nodes))

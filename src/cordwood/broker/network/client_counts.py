@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from cordwood import __version__
-from cordwood.node.requests.census import ClientUse
+from cordwood.broker.network.peer_troubles import PeerTroubles
+from cordwood.node.requests.census import ClientUse, UnreachedPeer
 
 MOST_ENDED: Final = 1_000
 LONGEST_ID: Final = 100
@@ -34,7 +35,9 @@ class CountedConnection(Protocol):
 class ClientBook:
     version = __version__
 
-    def __init__(self) -> None:
+    def __init__(self, troubles: PeerTroubles | None = None) -> None:
+        """`troubles` are told with the rest."""
+        self._troubles = troubles or PeerTroubles()
         self._open: set[CountedConnection] = set()
         self._ended: OrderedDict[Key, ClientUse] = OrderedDict()
         """By client, in the order in which each last ended a connection."""
@@ -60,6 +63,9 @@ class ClientBook:
             self._ended[OTHERS] = _sum(self._ended.pop(OTHERS, None), first)._replace(
                 client_id=OTHERS[0], host=OTHERS[1]
             )
+
+    def unreached(self) -> Sequence[UnreachedPeer]:
+        return self._troubles.unreached()
 
     def clients(self, most: int) -> Sequence[ClientUse]:
         """The clients that asked most, at most this many."""

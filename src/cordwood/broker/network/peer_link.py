@@ -42,8 +42,10 @@ class PeerLink(asyncio.BufferedProtocol):
         """The answer that does not fit into `_arriving`."""
         self._filled = 0
         self._small_in_a_row = 0
-        self.first_answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        """The answer to ApiVersions."""
+        self._asked: asyncio.Future[bytes] | None = None
+        """The answer that `ask` waits for."""
+        self.lost: str | None = None
+        """The reason why the connection is gone; None: it is not."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -51,6 +53,15 @@ class PeerLink(asyncio.BufferedProtocol):
     def write(self, data: bytes) -> None:
         assert self._transport is not None
         self._transport.write(data)
+
+    async def ask(self, data: bytes) -> bytes:
+        """Writes a request, and waits for its answer. No other request may be without an answer. Raises
+        ConnectionError."""
+        if self.lost is not None:
+            raise ConnectionError(self.lost)
+        self._asked = asyncio.get_running_loop().create_future()
+        self.write(data)
+        return await self._asked
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -98,13 +109,17 @@ class PeerLink(asyncio.BufferedProtocol):
             self._small_in_a_row += 1
             if self._small_in_a_row == _SMALL_ANSWERS:
                 self._buffers.forget()
-        if not self.first_answer.done():
-            self.first_answer.set_result(bytes(frame))
-        else:
+        asked, self._asked = self._asked, None
+        if asked is None:
             self._owner.answered(self, frame)
+        elif not asked.done():
+            asked.set_result(bytes(frame))
 
     def connection_lost(self, reason: Exception | None) -> None:
-        text = str(reason) if reason is not None else "the broker closed it"
-        if not self.first_answer.done():
-            self.first_answer.set_exception(ConnectionError(text))
-        self._owner.lost(self, text)
+        if self.lost is not None:
+            return
+        self.lost = str(reason) if reason is not None else "the broker closed it"
+        asked, self._asked = self._asked, None
+        if asked is not None and not asked.done():
+            asked.set_exception(ConnectionError(self.lost))
+        self._owner.lost(self, self.lost)

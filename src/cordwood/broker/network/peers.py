@@ -4,13 +4,15 @@ Answers come in the order of requests, and requests wait at the peer: a fetch fo
 verification for the coordinator's log, a repair for the disk. Each kind has its connection (`Lane`), so that none waits
 behind another.
 
-A connection is made when the first request needs it. Versions are asked for once per connection (ApiVersions). Answers
-come in the order of requests, so a request that is not answered in time closes the connection: all others would wait
+A connection is made when the first request needs it: TLS, the log-in, the question for versions (`opening_links.py`).
+Before its session ends the broker logs in again, while nothing else is under way on the connection. Answers come in the
+order of requests, so a request that is not answered in time closes the connection: all others would wait
 behind it. A peer that cannot be reached is tried again after a pause that grows; requests wait for the next attempt,
 and fail with it.
 
 A connection to a broker of the cluster is kept (`keep`): its peers notice at once when the broker's process ends. A
-refused connection at the address of a registration is evidence that no process is there, and is reported.
+refused connection at the address of a registration is evidence that no process is there, and is reported. A peer that
+fails in TLS or in the log-in is none: it may be alive and well, and is named in the log and in `troubles`.
 
 A connection belongs to one registration of its peer. When the registration ends, the connection is dropped and its
 requests fail: a process that is stopped, or a machine that is gone, would keep them until their timeouts.
@@ -18,17 +20,17 @@ requests fail: a process that is stopped, or a machine that is gone, would keep 
 
 import asyncio
 import errno
-import logging
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from cordwood.broker.network.opening_links import IN_PLAIN_TEXT, LinkOpening, LogInFailed, Security
 from cordwood.broker.network.peer_link import PeerLink
+from cordwood.broker.network.peer_troubles import PeerTroubles
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.back_off import BackOff
-from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 from cordwood.node.loop.peers import (
     Done,
@@ -51,20 +53,10 @@ from cordwood.wire.asking import (
 )
 from cordwood.wire.requests import Sender
 
-if TYPE_CHECKING:
-    import ssl
-
-logger = logging.getLogger("cordwood.broker")
-
-_ASK_WITH: Final = 3
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 
 AddressOf = Callable[[int], tuple[str, int] | None]
 """Host and port of a registered broker; None: no such broker is registered."""
-
-
-ContextOf = Callable[[], "ssl.SSLContext | None"]
-"""The context of the next connection to another broker; None: brokers speak plain text among themselves."""
 
 
 def registered_at(image: ClusterImage, listener: str, *, elsewhere: bool = True) -> AddressOf:
@@ -138,7 +130,8 @@ class PeerConnections:
         *,
         image_revision: Callable[[], int],
         key: Callable[[], int],
-        context_of: ContextOf = lambda: None,
+        security: Security = IN_PLAIN_TEXT,
+        troubles: PeerTroubles | None = None,
     ) -> None:
         """`run` runs an event on the node. `image_revision` gives the revision of the metadata that this broker knows:
         a peer that lags behind catches up before it answers. `key` gives the key of this broker's registration."""
@@ -147,7 +140,8 @@ class PeerConnections:
         self.address_of = address_of
         self.limits = limits or PeerLimits()
         self.image_revision = image_revision
-        self.context_of = context_of
+        self.troubles = troubles or PeerTroubles()
+        self.opening = LinkOpening(loop, self.client_id, lambda: self.sender, security, self.limits.answer_bytes)
         self._broker_id = broker_id
         self._key = key
         self._run = run
@@ -174,6 +168,7 @@ class PeerConnections:
             for broker_id, peer in list(peers.items()):
                 if peer.epoch != self._epoch_of(broker_id):
                     del peers[broker_id]
+                    self.troubles.ended(broker_id)
                     peer.close("its registration ended")
         kept = self._lanes[Lane.MAIN]
         for broker_id in broker_ids:
@@ -263,8 +258,12 @@ class _Peer:
         self._last_correlation_id = 0
         self._kept = False
         self._closed = False
-        self._told = ""
-        """The failure of TLS that was logged last."""
+        self._renewal: asyncio.TimerHandle | None = None
+        """The next log-in on this connection."""
+        self._renewing: asyncio.Task[None] | None = None
+        """A log-in on this connection: requests wait until it is done."""
+        self._quiet: asyncio.Future[None] | None = None
+        """Done when no request is without an answer any more."""
 
     def keep(self, kept: bool) -> None:
         """Keeps the connection, also without requests."""
@@ -284,7 +283,7 @@ class _Peer:
             self._fail(outgoing, PeerFailure.OVERLOADED, f"{self._limits.requests} requests have no answer yet")
             return
         outgoing.timer = self._connections.loop.call_later(request.timeout_ms / 1000, self._timed_out, outgoing)
-        if self._link is not None:
+        if self._link is not None and self._renewing is None:
             self._write(self._link, outgoing)
             return
         self._waiting.append(outgoing)
@@ -295,6 +294,7 @@ class _Peer:
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
+        self._forget_log_in()
         if self._link is not None:
             self._link.abort()
         self._fail_all(self._waiting, PeerFailure.NO_CONNECTION, why)
@@ -319,70 +319,75 @@ class _Peer:
             self._connections.forget(self._broker_id, self)
             return
         host, port = address
-        context = self._connections.context_of()
-        link: PeerLink | None = None
-        tell = self._connections.attempt_of(self._broker_id)
+        connections = self._connections
+        tell = connections.attempt_of(self._broker_id)
         try:
             async with asyncio.timeout(self._limits.connect_timeout_ms / 1000):
-                _, link = await self._connections.loop.create_connection(
-                    lambda: PeerLink(self, self._limits.answer_bytes),
-                    host,
-                    port,
-                    ssl=context,
-                    server_hostname=None if context is None else host,
-                )
-                self._versions = await self._ask_versions(link)
-        except asyncio.CancelledError:
-            if link is not None:
-                link.abort()
-            raise
-        except (OSError, BadResponse, TimeoutError) as reason:
-            if link is not None:
-                link.abort()
+                opened = await connections.opening.open(self, host, port)
+        except (OSError, BadResponse, LogInFailed) as reason:
             self._failures += 1
-            if link is None and _is_refusal(reason):
+            if is_refusal := _is_refusal(reason):
                 tell(False)
             why = str(reason) or f"none within {self._limits.connect_timeout_ms} ms"
-            if context is not None and isinstance(reason, OSError) and not _is_refusal(reason):
-                self._tell_failed_handshake(f"{host}:{port}", why)
+            silent = is_refusal or isinstance(reason, BadResponse | TimeoutError)
+            if isinstance(reason, LogInFailed):
+                connections.troubles.log_in_failed(self._broker_id, f"{host}:{port}", why)
+            elif connections.opening.speaks_tls and not silent:
+                connections.troubles.tls_failed(self._broker_id, f"{host}:{port}", why)
             self._fail_all(self._waiting, PeerFailure.NO_CONNECTION, f"no connection to {host}:{port}: {why}")
             return
         self._failures = 0
-        self._told = ""
-        self._link = link
+        self._versions = opened.versions
+        self._link = opened.link
+        connections.troubles.ended(self._broker_id)
         tell(True)
+        self._renew_at(opened.renew_s)
+        self._write_waiting(opened.link)
+
+    def _write_waiting(self, link: PeerLink) -> None:
         waiting, self._waiting = self._waiting, deque()
         for outgoing in waiting:
             self._write(link, outgoing)
 
-    def _tell_failed_handshake(self, address: str, why: str) -> None:
-        """Logs why TLS with the peer fails, once for each reason: the peer may be alive and well."""
-        if why != self._told:
-            self._told = why
-            logger.warning(
-                "no TLS connection to broker %d at %s: %s (ssl.keystore.location and ssl.truststore.location of the "
-                "listener between brokers, here and there)",
-                self._broker_id,
-                address,
-                why,
-            )
+    # Logging in again
 
-    async def _ask_versions(self, link: PeerLink) -> dict[int, tuple[int, int]]:
-        body = encode_request(
-            ApiKey.API_VERSIONS, _ASK_WITH, {"client_software_name": "cordwood", "client_software_version": "1"}
-        )
-        correlation_id = self._next_correlation_id()
-        client_id, sender = self._connections.client_id, self._connections.sender
-        link.write(
-            request_start(ApiKey.API_VERSIONS, _ASK_WITH, correlation_id, client_id, len(body), sender=sender) + body
-        )
-        frame = await link.first_answer
-        if correlation_id_of(frame) != correlation_id:
-            raise BadResponse("the answer to ApiVersions is that to another request")
-        answer = decode_response(ApiKey.API_VERSIONS, _ASK_WITH, frame)
-        if answer.error_code != ErrorCode.NONE:
-            raise BadResponse(f"ApiVersions was refused with error {answer.error_code}")
-        return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+    def _renew_at(self, renew_s: float | None) -> None:
+        if renew_s is not None:
+            self._renewal = self._connections.loop.call_at(renew_s, self._begin_renewal)
+
+    def _begin_renewal(self) -> None:
+        if self._link is not None:
+            self._renewing = self._connections.loop.create_task(self._renew(self._link))
+
+    async def _renew(self, link: PeerLink) -> None:
+        """Logs in again once nothing is under way: answers come in the order of requests."""
+        if self._sent:
+            self._quiet = self._connections.loop.create_future()
+            await self._quiet
+        try:
+            async with asyncio.timeout(self._limits.connect_timeout_ms / 1000):
+                renew_s = await self._connections.opening.log_in(link)
+        except (OSError, BadResponse, LogInFailed) as reason:
+            # The next connection tells what is wrong.
+            self._renewing = None
+            self._break(link, f"the log-in was not renewed: {reason}")
+            return
+        self._renewing = None
+        self._renew_at(renew_s)
+        self._write_waiting(link)
+
+    def _look_if_quiet(self) -> None:
+        if self._quiet is not None and not self._sent:
+            self._quiet.set_result(None)
+            self._quiet = None
+
+    def _forget_log_in(self) -> None:
+        """The connection is gone."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+        if self._renewing is not None:
+            self._renewing.cancel()
+        self._renewal = self._renewing = self._quiet = None
 
     # Requests and answers
 
@@ -436,12 +441,14 @@ class _Peer:
         self._sent.popleft()
         self._sent_bytes -= outgoing.size
         self._finish(outgoing, PeerAnswer(outgoing.version, body))
+        self._look_if_quiet()
 
     def lost(self, link: PeerLink, reason: str) -> None:
         """Notes that the connection is gone. New requests are sent on a new one."""
         if link is self._link:
             self._link = None
             self._sent_bytes = 0
+            self._forget_log_in()
             self._fail_all(self._sent, PeerFailure.DISCONNECTED, f"the connection broke: {reason}")
             self._connect_if_needed()
 

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from cordwood.model.failure import Failure
+from cordwood.model.jaas import jaas
 
 SECURE: Final = "secure"
 ADMIN: Final = "admin"
 _SERVERS: Final = "bootstrap.servers="
-_SCRAM: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class ClientFiles(NamedTuple):
@@ -89,7 +89,6 @@ class SecureDirectory:
         files = self.files_of(user)
         make_private_directory(os.path.dirname(files.librdkafka))
         common = {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism}
-        login = f"{_SCRAM} required username={_quoted(user)} password={_quoted(password)};"
         write_private(
             files.librdkafka,
             _lines(
@@ -99,7 +98,7 @@ class SecureDirectory:
         )
         of_java = {
             **common,
-            "sasl.jaas.config": _escaped(login),
+            "sasl.jaas.config": _escaped(jaas(user, password)),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": _escaped(self.authority),
         }
@@ -138,12 +137,6 @@ def write_private(path: str, text: str) -> None:
 
 def _lines(servers: str, settings: Mapping[str, str]) -> str:
     return "".join([f"{_SERVERS}{servers}\n", *(f"{name}={value}\n" for name, value in settings.items())])
-
-
-def _quoted(text: str) -> str:
-    """A value in a line of JAAS."""
-    inner = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{inner}"'
 
 
 def _escaped(text: str) -> str:

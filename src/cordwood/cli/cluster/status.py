@@ -64,6 +64,7 @@ def status_as_json(view: "ClusterView") -> dict[str, Any]:
                 "replicas": node.replicas,
                 "version": None if node.facts is None else node.facts.version,
                 "commit": None if node.facts is None else node.facts.commit,
+                "unreached": list(node.unreached),
             }
             for node in view.nodes
         ],

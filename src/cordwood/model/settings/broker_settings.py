@@ -9,7 +9,7 @@ The areas are dataclasses without methods of their own: generating methods that 
 delay every start of a broker by some milliseconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,8 +20,6 @@ from cordwood.model.settings.cluster_settings import ClusterSettings, StoreAddre
 from cordwood.model.settings.group_settings import GroupSettings, TransactionSettings
 from cordwood.model.settings.listeners import (
     HTTPS,
-    PLAINTEXT,
-    SSL,
     Asks,
     Listener,
     ListenerAddress,
@@ -31,7 +29,7 @@ from cordwood.model.settings.listeners import (
 from cordwood.model.settings.network_settings import NetworkSettings, ObservationSettings
 from cordwood.model.settings.quota_settings import QuotaSettings
 from cordwood.model.settings.replication_settings import CORDONED, RACK_AWARE_SELECTOR, ReplicationSettings
-from cordwood.model.settings.sasl_settings import SaslSettings
+from cordwood.model.settings.sasl_settings import BrokersLogIn, SaslSettings, brokers_log_in
 from cordwood.model.settings.setting import InvalidSetting, Setting, attribute_values, settings_of, table
 from cordwood.model.settings.storage_settings import StorageSettings, directories_in
 from cordwood.model.settings.tls_settings import ListenerTls, TlsSettings, tls_of
@@ -157,20 +155,22 @@ class BrokerSettings(
                 tls.check()
             except InvalidSetting as error:
                 problems.extend(error.problems)
-        inner = next(listener for listener in listeners if listener.between_brokers)
-        if self.cluster_store and inner.speaks_sasl:
-            problems.append(
-                f"the brokers of a cluster do not log in at each other yet, and their listener {inner.name} has the "
-                f"security protocol {inner.protocol}: give them one of their own with inter.broker.listener.name, and "
-                f"{SSL} or {PLAINTEXT} for it in listener.security.protocol.map"
-            )
-        elif self.cluster_store and inner.speaks_tls:
-            try:
-                self.tls_listeners[inner.name].check_between_brokers()
-            except InvalidSetting as error:
-                problems.extend(error.problems)
+        if self.cluster_store:
+            problems.extend(self._problems_between_brokers())
         if problems:
             raise InvalidSetting(*problems)
+
+    def _problems_between_brokers(self) -> Iterator[str]:
+        inner = self.brokers_listener
+        try:
+            if inner.speaks_tls:
+                self.tls_listeners[inner.name].check_between_brokers()
+        except InvalidSetting as error:
+            yield from error.problems
+        try:
+            _ = self.brokers_log_in
+        except InvalidSetting as error:
+            yield from error.problems
 
     def _check_cluster(self) -> None:
         if not self.cluster_store:
@@ -231,6 +231,20 @@ class BrokerSettings(
             self.listener_security_protocol_map,
             self.inter_broker_listener_name,
         )
+
+    @property
+    def brokers_listener(self) -> Listener:
+        """The listener that brokers use among themselves."""
+        return next(listener for listener in self.listener_list if listener.between_brokers)
+
+    @property
+    def brokers_log_in(self) -> BrokersLogIn | None:
+        """How this broker logs in at others; None: it does not. Raises InvalidSetting."""
+        inner = self.brokers_listener
+        asks = self.asks_at(inner) if self.cluster_store else None
+        if asks is None:
+            return None
+        return brokers_log_in(self, self.sasl_mechanism_inter_broker_protocol, inner.name, asks.mechanisms)
 
     def asks_at(self, listener: Listener) -> Asks | None:
         """How a listener asks its peers who they are; None: it asks nobody."""

@@ -25,7 +25,7 @@ from cordwood.model.settings.broker_settings import (
     broker_setting,
 )
 from cordwood.model.settings.by_listener import PREFIX, listener_setting
-from cordwood.model.settings.setting import InvalidSetting, Kind, Setting
+from cordwood.model.settings.setting import InvalidSetting, Kind, Setting, attribute_of
 
 ENVIRONMENT_PREFIX = "CORDWOOD_"
 NOT_SETTINGS = frozenset(
@@ -173,7 +173,7 @@ def _of_listener(variable: str) -> str | None:
     """The setting of one listener that such a variable sets; None for other variables."""
     rest = variable.removeprefix(variable_name(PREFIX))
     for name, setting in BROKER_SETTINGS.items():
-        ending = "_" + name.upper().replace(".", "_")
+        ending = "_" + attribute_of(name).upper()
         if setting.by_listener and rest != variable and rest.endswith(ending):
             return listener_setting(rest.removesuffix(ending), name)
     return None
@@ -181,7 +181,7 @@ def _of_listener(variable: str) -> str | None:
 
 def variable_name(name: str) -> str:
     """The environment variable of a setting."""
-    return ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
+    return ENVIRONMENT_PREFIX + attribute_of(name).upper()
 
 
 def from_flags(flags: Iterable[str]) -> dict[str, str]:

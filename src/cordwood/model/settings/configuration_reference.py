@@ -50,8 +50,8 @@ retention.ms = "1d"
 
 A name that is not on this page is an error, not ignored.
 
-A listener may have its own values of settings that begin with `ssl.`: `listener.name.clients.ssl.client.auth` is for
-the listener CLIENTS (its name in small letters; `https` is `metrics.listener`). Settings of the type password are
+A listener may have its own values of settings of TLS and SASL: `listener.name.clients.ssl.client.auth` is for the
+listener CLIENTS (its name in small letters; `https` is `metrics.listener`). Settings of the type password are
 secrets: they stand in the file or in the environment, `--set` refuses them, and they are shown to nobody.
 
 Durations and sizes may have a unit, in all these places and in the commands: `log.retention.ms=1d` (`ms`, `s`, `m`,

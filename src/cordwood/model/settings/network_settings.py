@@ -37,7 +37,7 @@ class NetworkSettings:
     listener_security_protocol_map: tuple[str, ...] = string_list(
         tuple(f"{name}:{name}" for name in SECURITY_PROTOCOLS),
         "The security protocol of each listener: PLAINTEXT; SSL, which is TLS; SASL_PLAINTEXT and SASL_SSL, which ask "
-        "clients for user and password. The brokers of a cluster use PLAINTEXT among themselves yet.",
+        "clients for user and password.",
         check=check_protocols,
     )
     listeners: tuple[str, ...] = string_list(

@@ -1,9 +1,22 @@
-"""The settings of SASL: how a listener asks its peers who they are."""
+"""The settings of SASL: how a listener asks its peers who they are, and how brokers log in at each other."""
 
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from cordwood.model.credentials import SASL_MECHANISMS, SCRAM_NAMES
-from cordwood.model.settings.setting import Value, int32, int64, string_list
+from cordwood.model.credentials import SASL_MECHANISMS, SCRAM_NAMES, ScramMechanism
+from cordwood.model.jaas import LogIn, parse_jaas
+from cordwood.model.settings.by_listener import Settings, listener_setting, value_at
+from cordwood.model.settings.setting import (
+    InvalidSetting,
+    Value,
+    int32,
+    int64,
+    password,
+    settings_of,
+    string,
+    string_list,
+    table,
+)
 
 
 def check_mechanisms(value: Value) -> str | None:
@@ -11,9 +24,35 @@ def check_mechanisms(value: Value) -> str | None:
     return None if value else "must name a mechanism: without one nobody could log in"
 
 
+def _check_jaas(value: Value) -> str | None:
+    try:
+        if value:
+            parse_jaas(str(value))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _jaas(mechanism: ScramMechanism) -> str:
+    """The setting of the brokers' own user for a mechanism."""
+    return password(
+        f"The user by which a broker logs in at others by {mechanism.sasl_name}, as Kafka writes it: "
+        '`org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="...";`. '
+        "Needed where the brokers' listener speaks SASL, for `sasl.mechanism.inter.broker.protocol`. A secret.",
+        name=jaas_setting(mechanism),
+        check=_check_jaas,
+        by_listener=True,
+    )
+
+
+def jaas_setting(mechanism: ScramMechanism) -> str:
+    """The name of the setting that has the brokers' own user for a mechanism."""
+    return f"{mechanism.sasl_name.lower()}.sasl.jaas.config"
+
+
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class SaslSettings:
-    """Mechanisms, and how long a log-in lasts."""
+    """Mechanisms, how long a log-in lasts, and the brokers' own user."""
 
     connection_failed_authentication_delay_ms: int = int32(
         100,
@@ -38,3 +77,38 @@ class SaslSettings:
         check=check_mechanisms,
         by_listener=True,
     )
+    sasl_mechanism_inter_broker_protocol: str = string(
+        ScramMechanism.SHA_512.sasl_name,
+        "The mechanism by which brokers log in at each other, where their listener speaks SASL. "
+        "`sasl.enabled.mechanisms` of that listener has to have it.",
+        choices=tuple(SCRAM_NAMES),
+    )
+    scram_sha_256_sasl_jaas_config: str = _jaas(ScramMechanism.SHA_256)
+    scram_sha_512_sasl_jaas_config: str = _jaas(ScramMechanism.SHA_512)
+
+
+_TABLE: Final = table(settings_of(SaslSettings, changeable=False))
+
+
+class BrokersLogIn(NamedTuple):
+    """How brokers log in at each other."""
+
+    mechanism: ScramMechanism
+    user: LogIn
+
+
+def brokers_log_in(settings: Settings, mechanism_name: str, listener: str, taken: tuple[str, ...]) -> BrokersLogIn:
+    """How brokers log in at their listener, which takes the mechanisms `taken`. Raises InvalidSetting."""
+    if mechanism_name not in taken:
+        raise InvalidSetting(
+            f"sasl.mechanism.inter.broker.protocol is {mechanism_name}, and the brokers' listener {listener} takes "
+            f"{', '.join(taken)} (sasl.enabled.mechanisms)"
+        )
+    mechanism = SCRAM_NAMES[mechanism_name]
+    text = value_at(settings, _TABLE[jaas_setting(mechanism)], listener)
+    if not text:
+        raise InvalidSetting(
+            f"the brokers of the cluster log in at each other at the listener {listener}, and have no user to do so: "
+            f"set {listener_setting(listener, jaas_setting(mechanism))} in the configuration file or the environment"
+        )
+    return BrokersLogIn(mechanism, parse_jaas(str(text)))

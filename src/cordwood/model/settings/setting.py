@@ -144,6 +144,8 @@ _ARTICLES = {
 class Details(TypedDict, total=False):
     """The optional fields of `Setting`."""
 
+    name: str
+    """For a name that the attribute cannot have: one with a dash."""
     low: float
     high: float
     choices: tuple[str, ...]
@@ -194,8 +196,14 @@ def settings_of(declarations: "type[DataclassInstance]", *, changeable: bool) ->
     for declared in fields(declarations):
         if "kind" in declared.metadata:
             assert declared.default is not MISSING
-            name = declared.name.replace("_", ".")
-            yield Setting(name, default=declared.default, changeable=changeable, **declared.metadata)
+            details = {"name": declared.name.replace("_", "."), **declared.metadata}
+            assert attribute_of(details["name"]) == declared.name
+            yield Setting(default=declared.default, changeable=changeable, **details)
+
+
+def attribute_of(name: str) -> str:
+    """A setting's name as a Python attribute: `segment.bytes` is `segment_bytes`."""
+    return name.replace(".", "_").replace("-", "_")
 
 
 def table(rows: Iterable[Setting]) -> dict[str, Setting]:
@@ -208,8 +216,8 @@ def table(rows: Iterable[Setting]) -> dict[str, Setting]:
 
 
 def attribute_values(settings: Mapping[str, Setting], texts: Mapping[str, str]) -> dict[str, Value]:
-    """Every setting's value, by the name it has as a Python attribute: `segment.bytes` is `segment_bytes`."""
+    """Every setting's value, by the name of its attribute."""
     return {
-        name.replace(".", "_"): setting.parse(texts[name]) if name in texts else setting.default
+        attribute_of(name): setting.parse(texts[name]) if name in texts else setting.default
         for name, setting in settings.items()
     }

@@ -4,7 +4,8 @@ reports of positions and traffic.
 A client that passes for a broker could commit records that no follower has, or end transactions of others. A broker's
 request carries the key of the broker's registration; with it the request is taken at every listener. Without it the
 sender needs the right ClusterAction if there is an authorizer. If there is none, or it only runs dry, a broker of a
-release without keys is believed at the listeners that brokers use.
+release without keys is believed at the listeners that brokers use, unless such a listener asks for a log-in: releases
+without keys cannot log in.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from cordwood.model.operations import Operation, ResourceKind
 from cordwood.model.settings.listeners import Callers
 from cordwood.node.requests.proven_brokers import is_proven, may_be_keyless
 from cordwood.node.requests.request import Request
+from cordwood.security.sessions import Principal
 
 
 def is_broker(image: ClusterImage, request: Request[Any], broker_id: int | None = None) -> bool:
@@ -30,15 +32,25 @@ def is_broker(image: ClusterImage, request: Request[Any], broker_id: int | None 
     judge = request.judge
     if judge.enforces:
         return judge.may(Operation.CLUSTER_ACTION, ResourceKind.CLUSTER)
-    return entrance.between_brokers and may_be_keyless(image, broker_id)
+    return entrance.between_brokers and entrance.asks is None and may_be_keyless(image, broker_id)
 
 
 def may_write_markers(image: ClusterImage, request: Request[Any]) -> bool:
     """True if the request may write markers. Without an authorizer operators may, too, where no clients come:
-    `kafka-transactions abort`."""
-    if not request.judge.enforces and request.reply.session.entrance.callers in (Callers.BROKERS, Callers.ALONE):
+    `kafka-transactions abort`. Where the brokers' listener asks for a log-in, they come as the brokers' own user."""
+    session = request.reply.session
+    callers = session.entrance.callers
+    if request.judge.enforces or callers not in (Callers.BROKERS, Callers.ALONE):
+        return is_broker(image, request)
+    if callers is Callers.ALONE or session.entrance.asks is None:
         return True
-    return is_broker(image, request)
+    return session.principal == brokers_user(image) or is_broker(image, request)
+
+
+def brokers_user(image: ClusterImage) -> Principal | None:
+    """The user as which this broker logs in at others; None: it does not."""
+    log_in = image.static_settings.brokers_log_in
+    return None if log_in is None else Principal("User", log_in.user.user)
 
 
 def check_broker(image: ClusterImage, request: Request[Any], broker_id: int, broker_epoch: int) -> None:

@@ -1,4 +1,5 @@
-"""The users of a broker and its release: facts of the process around a node, answered by DescribeNode."""
+"""The users of a broker, its release and its troubles with others: facts of the process around a node, answered by
+DescribeNode."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -17,6 +18,13 @@ class ClientUse(NamedTuple):
     request_bytes: int
 
 
+class UnreachedPeer(NamedTuple):
+    """Another broker with which this one cannot speak, though a process is there."""
+
+    broker_id: int
+    reason: str
+
+
 class Census(Protocol):
     @property
     def version(self) -> str: ...
@@ -28,6 +36,9 @@ class Census(Protocol):
     def clients(self, most: int) -> Sequence[ClientUse]:
         """The clients that asked most, at most this many."""
 
+    def unreached(self) -> Sequence[UnreachedPeer]:
+        """The other brokers with which this one cannot speak."""
+
 
 class NoCensus:
     """The census of a node without a network."""
@@ -36,4 +47,7 @@ class NoCensus:
     commit = ""
 
     def clients(self, most: int) -> Sequence[ClientUse]:
+        return ()
+
+    def unreached(self) -> Sequence[UnreachedPeer]:
         return ()

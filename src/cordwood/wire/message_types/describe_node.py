@@ -27,12 +27,17 @@ class DescribeNode(
         requests: int
         request_bytes: int
 
+    class ResponseUnreached(Entity):
+        broker_id: int
+        reason: str
+
     class Response(Entity):
         throttle_time_ms: int
         error_code: int
         version: str
         commit: str
         clients: Sequence[DescribeNode.ResponseClient]
+        unreached: Sequence[DescribeNode.ResponseUnreached]
 
     class AnswerClient(TypedDict, total=False):
         client_id: str
@@ -41,6 +46,10 @@ class DescribeNode(
         accepted: int
         requests: int
         request_bytes: int
+
+    class AnswerUnreached(TypedDict, total=False):
+        broker_id: int
+        reason: str
 
     class Answer(Protocol):
         def __call__(
@@ -51,4 +60,5 @@ class DescribeNode(
             version: str = ...,
             commit: str = ...,
             clients: Array[DescribeNode.AnswerClient] = ...,
+            unreached: Array[DescribeNode.AnswerUnreached] = ...,
         ) -> None: ...

@@ -1,4 +1,5 @@
-"""DescribeNode, an API of our own: the release that this broker runs, and the clients that use it."""
+"""DescribeNode, an API of our own: the release that this broker runs, the clients that use it, and the
+brokers that it cannot speak with."""
 
 from __future__ import annotations
 
@@ -45,6 +46,7 @@ def describe_node(rooms: DescribingRooms, request: Request[DescribeNode]) -> Non
             }
             for each in census.clients(most)
         ],
+        unreached=[{"broker_id": each.broker_id, "reason": each.reason} for each in census.unreached()],
     )
 
 
