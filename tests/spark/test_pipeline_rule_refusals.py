@@ -94,6 +94,7 @@ def test_a_wrong_rule_makes_neither_an_edition_nor_a_topic(job: Job) -> None:
     assert "the expectation 'amont >= 0' names amont, which is no column there" in said["message"]
     assert said["hint"] == "there are id, amount"
     assert job.made == (set(), [])
+    assert json.loads(job.command("list", "--json").stdout) == []
 
     job.write("amount >=", **STATEFUL)
     assert "is no SQL condition" in job.error("run", job.file, "--once")["message"]

@@ -12,8 +12,9 @@ from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import AlreadyRunning, DamagedState, NotFound, WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.definition.state_files import StateFiles
-from cordwood.pipelines.editions.editions import PipelineState
-from cordwood.pipelines.editions.live_edition import adopting, locked_live_edition
+from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.editions.live import Live
+from cordwood.pipelines.editions.live_edition import adopting, begin_checked, locked_live_edition, unmake_unchecked
 from cordwood.pipelines.editions.project import Project, table_path, topic_name
 from cordwood.pipelines.execution.replaying import edition_for
 
@@ -142,6 +143,29 @@ def test_another_version_may_go_on_in_the_same_edition(state: PipelineState, tmp
     assert (changed.name, changed.version, changed.topics["priced"]) == ("v1", 3, "priced")
     assert "version=3" in state.definition(changed).read_text()
     assert state.edition("v1") == changed
+
+
+def test_a_first_edition_is_live_when_its_rules_are_checked_and_leaves_nothing_if_they_are_not(
+    state: PipelineState, tmp_path: Path
+) -> None:
+    project, made = Project(tmp_path / "project"), version(tmp_path, 1)
+
+    def begun() -> Edition:
+        edition, lock = locked_live_edition(project, state, made, in_place=False, now_ms=1, is_unchecked=True)
+        lock.release()
+        assert state.live() is None
+        assert state.source_file() == str(tmp_path / "enrich.py"), "a refusal names the author's file"
+        return edition
+
+    unmake_unchecked(state, begun())
+    assert project.pipeline_names() == []
+    begun()
+    edition = begun()
+    assert edition.name == "v1", "what a killed run has left is taken up"
+    begin_checked(project, state, made, edition, 2)
+    begin_checked(project, state, made, edition, 3)
+    unmake_unchecked(state, edition)
+    assert state.live() == Live("v1", (), {}, 2)
 
 
 def test_an_edition_is_forgotten_unless_it_is_live(state: PipelineState, tmp_path: Path) -> None:

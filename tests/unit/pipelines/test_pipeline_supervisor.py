@@ -12,9 +12,10 @@ import pytest
 from tests.deadline import eventually
 
 from cordwood.model.back_off import BackOff
+from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions.run_lock import RunLock, holder
 from cordwood.pipelines.process.supervisor import Supervisor
-from cordwood.pipelines.process.worker import Orders
+from cordwood.pipelines.process.worker import GO_ON, Orders
 
 ORDERS = Orders(
     file="p.py",
@@ -51,7 +52,13 @@ class Stage:
         self.lock = RunLock(directory / "running")
         self.lock.take("p", 0)
 
-    def supervisor(self, worker: str, max_restarts: int = 8, back_off: BackOff = QUICK) -> Supervisor:
+    def supervisor(
+        self,
+        worker: str,
+        max_restarts: int = 8,
+        back_off: BackOff = QUICK,
+        when_checked: Callable[[], None] = lambda: None,
+    ) -> Supervisor:
         path = self.directory / "worker.py"
         path.write_text(PREAMBLE + dedent(worker))
         command = [sys.executable, str(path)]
@@ -65,6 +72,7 @@ class Stage:
             max_restarts,
             back_off,
             python_bytes=self.python_bytes,
+            when_checked=when_checked,
             command=command,
         )
 
@@ -97,6 +105,30 @@ def test_a_refusal_is_not_tried_again(stage: Stage) -> None:
     failure = stage.supervisor("fail(3, 'over budget')").run()
     assert failure is not None
     assert (failure["message"], Path("tries").read_text()) == ("over budget", "1")
+
+
+def test_a_worker_that_has_checked_the_rules_goes_on_when_all_is_prepared(stage: Stage) -> None:
+    prepared: list[str] = []
+    made = stage.supervisor(
+        """
+        tell(event='checked')
+        line = sys.stdin.readline().strip()
+        fail(1) if count == 1 else tell(event='ended', reason=line)
+        """,
+        when_checked=lambda: prepared.append("all"),
+    )
+    assert made.run() is None
+    assert prepared == ["all", "all"], "the worker of another try checks and waits, too"
+    assert (stage.kinds(), stage.told[-1]["reason"]) == (["failed", "ended"], GO_ON)
+
+
+def test_what_cannot_be_prepared_ends_the_worker(stage: Stage) -> None:
+    def cannot() -> None:
+        raise WrongState("the topic has records already")
+
+    with pytest.raises(WrongState, match="has records already"):
+        stage.supervisor("tell(event='checked')\nsys.stdin.readline()\nfail(1)", when_checked=cannot).run()
+    assert stage.kinds() == []
 
 
 def test_a_worker_that_dies_without_a_word_is_told_of(stage: Stage) -> None:

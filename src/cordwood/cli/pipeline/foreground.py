@@ -19,6 +19,7 @@ from cordwood.cli.terminal.doing import Doing
 from cordwood.cli.terminal.output import print_json_line, remark, say
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.pipelines.definition.definition import Pipeline
+from cordwood.pipelines.definition.errors import InvalidDefinition
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import Event, Tell, clear_failure, in_words, note_failure
 from cordwood.pipelines.editions.project import Project
@@ -63,9 +64,11 @@ def run_in_foreground(
     monitor: "PipelineMonitor | None" = None,
     verbose: bool = False,
     python_bytes: int | None = None,
+    when_checked: Callable[[], None] | None = None,
 ) -> bool:
     """Runs the worker. The first SIGTERM or Ctrl-C ends it after the batch, a second one at once. Returns False if one
-    of them came. Raises Failure."""
+    of them came. Raises Failure. With `when_checked` the worker checks the rules first; that is called when they are
+    good, before anything else."""
 
     doing = Doing()
     tell = telling(found, edition, doing, as_json=as_json, monitor=monitor, verbose=verbose)
@@ -82,10 +85,19 @@ def run_in_foreground(
         events=-1,
         rows_per_second=rows_per_second,
         tried_from=edition.source_file if edition.is_trial else "",
+        checks_first=when_checked is not None,
     )
     log = directory / "worker.log"
     limit_bytes = python_bytes or default_limit_bytes()
-    supervisor = Supervisor(orders, lock, log, tell, max_restarts, python_bytes=limit_bytes)
+    supervisor = Supervisor(
+        orders,
+        lock,
+        log,
+        tell,
+        max_restarts,
+        python_bytes=limit_bytes,
+        when_checked=when_checked or (lambda: None),
+    )
     saying: threading.Thread | None = None
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -202,4 +214,6 @@ def _note(state: PipelineState, edition: str, event: Event) -> None:
 
 
 def _failure(event: Event) -> Failure:
-    return as_failure(event["code"], f"{event['pipeline']} {event['edition']}: {event['message']}", event["hint"])
+    # The message about a wrong definition begins with its file and line.
+    who = "" if event["code"] == InvalidDefinition.code else f"{event['pipeline']} {event['edition']}: "
+    return as_failure(event["code"], f"{who}{event['message']}", event["hint"])

@@ -56,7 +56,6 @@ def run(
     with refusals(), ExitStack() as shown:
         from cordwood.administration.connection import reachable_family
         from cordwood.cli.pipeline.foreground import (
-            check_rules_first,
             metrics_at,
             run_in_foreground,
             tell_that_nothing_is_there,
@@ -64,7 +63,12 @@ def run(
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.cli.terminal.output import remark
         from cordwood.cli.terminal.silent_brokers import naming_silent_brokers
-        from cordwood.pipelines.editions.live_edition import is_to_make_topics, locked_live_edition
+        from cordwood.pipelines.editions.live_edition import (
+            begin_checked,
+            is_to_make_topics,
+            locked_live_edition,
+            unmake_unchecked,
+        )
         from cordwood.pipelines.execution.idle import has_nothing_to_do
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
         from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
@@ -77,21 +81,28 @@ def run(
         with naming_silent_brokers(bootstrap_servers):
             check_inputs(bootstrap_servers, found.bound())
         check_tables_can_be_written(found.pipeline)
-        if found.state.live() is None:
-            check_rules_first(found.pipeline, found.source_file)
+        is_first = found.state.live() is None and bool(found.pipeline.rules)
         now_ms = int(time.time() * 1000)
         edition, lock = locked_live_edition(
-            found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms
+            found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms, is_unchecked=is_first
         )
-        try:
-            if is_to_make_topics(found.state, edition):
-                check_rules_first(found.pipeline, found.source_file)
+
+        def prepare() -> None:
+            if is_first:
+                begin_checked(found.project, found.state, found.pipeline, edition, now_ms)
             with naming_silent_brokers(bootstrap_servers):
                 prepare_topics(found.bound(edition), found.state, edition, bootstrap_servers, remark)
-                is_to_run = not once or not has_nothing_to_do(found.route(edition, bootstrap_servers))
-            if not is_to_run:
-                tell_that_nothing_is_there(found, edition, as_json=as_json)
-                return
+
+        try:
+            # Only Spark can check rules, and a refusal comes before anything is made.
+            is_to_check = bool(found.pipeline.rules) and (is_first or is_to_make_topics(found.state, edition))
+            if not is_to_check:
+                prepare()
+                with naming_silent_brokers(bootstrap_servers):
+                    has_nothing = once and has_nothing_to_do(found.route(edition, bootstrap_servers))
+                if has_nothing:
+                    tell_that_nothing_is_there(found, edition, as_json=as_json)
+                    return
             run_in_foreground(
                 found,
                 edition,
@@ -104,6 +115,9 @@ def run(
                 monitor=monitor,
                 python_bytes=python_memory,
                 verbose=verbose,
+                when_checked=prepare if is_to_check else None,
             )
         finally:
+            if is_first:
+                unmake_unchecked(found.state, edition)
             lock.release()

@@ -150,9 +150,10 @@ class PipelineState:
         return self.edition(live.edition)
 
     def source_file(self) -> str:
-        """The author's file that the live edition was made from; the pipeline's name if nothing is live yet."""
-        live = self.live()
-        return self.name if live is None else self.edition(live.edition).source_file
+        """The author's file of the live edition, or of one that waits for its first run; without both the pipeline's
+        name."""
+        edition = self.live_edition() if self.live() else self.fresh_edition()
+        return self.name if edition is None else edition.source_file
 
     def edition(self, name: str) -> Edition:
         path = self.edition_directory(name) / "edition.json"
@@ -271,16 +272,24 @@ class PipelineState:
         return set() if live is None else {name for each in live.switches for name in (each.before, each.now)}
 
     def begin(self, made: Pipeline, *, starting: str, now_ms: int) -> Edition:
-        """Makes the edition of a pipeline's first run, and makes it live. Takes up what an interrupted first run
+        """Makes the edition of a pipeline's first run, and makes it live."""
+        edition = self.first_edition(made, starting=starting, now_ms=now_ms)
+        self.begin_with(edition, now_ms=now_ms)
+        return edition
+
+    def first_edition(self, made: Pipeline, *, starting: str, now_ms: int) -> Edition:
+        """Makes the edition of a pipeline's first run, which is not live yet. Takes up what an interrupted first run
         left."""
         assert self.live() is None, "another edition becomes live by a swap"
         left = self.fresh_edition()
         if left is not None:
-            edition = self.take_over(left, made)
-        else:
-            edition = self.make_edition(made, starting=starting, now_ms=now_ms, replayed=False)
-        self.files.replace(self.directory / "live.json", Live(edition.name, (), {}, now_ms).to_json())
-        return edition
+            return self.take_over(left, made)
+        return self.make_edition(made, starting=starting, now_ms=now_ms, replayed=False)
+
+    def begin_with(self, edition: Edition, *, now_ms: int) -> None:
+        """Makes the edition of a first run live, if it is not."""
+        if self.live() is None:
+            self.files.replace(self.directory / "live.json", Live(edition.name, (), {}, now_ms).to_json())
 
     def take_over(self, edition: Edition, made: Pipeline) -> Edition:
         """Replaces the definition of an edition that has never run."""
@@ -415,6 +424,14 @@ class PipelineState:
             if topic not in read or topic not in to.input_ids or read[topic] == to.input_ids[topic]
         }
 
+    def unmake(self, edition: str) -> None:
+        """Removes the files of an edition that has no outputs (any more). A pipeline without any edition is none."""
+        directory = self.edition_directory(edition)
+        self.files.remove_file(directory / "edition.json")
+        self.files.remove_tree(directory)
+        if not any(directory.parent.iterdir()):
+            self.files.remove_tree(directory.parent)
+
     def forget(self, edition: str) -> None:
         """Removes an edition with its tables. `edition.json` goes first: after a crash the rest is no edition."""
         facts = self.edition(edition)
@@ -439,8 +456,7 @@ class PipelineState:
                 if live is not None and edition in live.before:
                     remaining = tuple(name for name in live.before if name != edition)
                     self.files.replace(self.directory / "live.json", replace(live, before=remaining).to_json())
-            self.files.remove_file(self.edition_directory(edition) / "edition.json")
-            self.files.remove_tree(self.edition_directory(edition))
+            self.unmake(edition)
             for place, names in objects:
                 for name in names:
                     place.remove(name)

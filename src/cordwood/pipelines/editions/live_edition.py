@@ -15,9 +15,16 @@ from cordwood.pipelines.editions.run_lock import RunLock, check_nobody_holds
 
 
 def locked_live_edition(
-    project: Project, state: PipelineState, pipeline: Pipeline, *, in_place: bool, now_ms: int
+    project: Project,
+    state: PipelineState,
+    pipeline: Pipeline,
+    *,
+    in_place: bool,
+    now_ms: int,
+    is_unchecked: bool = False,
 ) -> tuple[Edition, RunLock]:
-    """The edition in which a run of this definition goes on, and its lock. The lock is taken before anything of the
+    """The edition in which a run of this definition goes on, and its lock. A first edition is live at once, unless
+    `is_unchecked`: then `begin_checked` follows, or the edition is unmade. The lock is taken before anything of the
     edition changes: a process that runs the edition would go on with another definition after its next failure. A
     definition that differs from the kept one is a trial (`PipelineState.try_out`)."""
 
@@ -31,8 +38,11 @@ def locked_live_edition(
         live = state.live()
         if live is None:
             project.check_outputs_are_free(pipeline)
-            edition = state.begin(pipeline, starting=pipeline.settings.starting, now_ms=now_ms)
-            return edition, locked(edition.name)
+            edition = state.first_edition(pipeline, starting=pipeline.settings.starting, now_ms=now_ms)
+            lock = locked(edition.name)
+            if not is_unchecked:
+                state.begin_with(edition, now_ms=now_ms)
+            return edition, lock
         _check_version(state.edition(live.edition), pipeline, in_place=in_place)
         lock = locked(live.edition)
         try:
@@ -43,6 +53,21 @@ def locked_live_edition(
             lock.release()
             raise
         return edition, lock
+
+
+def begin_checked(project: Project, state: PipelineState, pipeline: Pipeline, edition: Edition, now_ms: int) -> None:
+    """Makes a first edition live whose rules are checked by now. The caller holds its lock."""
+    with state.changing():
+        if state.live() is None:
+            project.check_outputs_are_free(pipeline)
+            state.begin_with(edition, now_ms=now_ms)
+
+
+def unmake_unchecked(state: PipelineState, edition: Edition) -> None:
+    """Removes a first edition whose rules were not found good. The caller holds its lock."""
+    with state.changing():
+        if state.live() is None:
+            state.unmake(edition.name)
 
 
 def is_to_make_topics(state: PipelineState, edition: Edition) -> bool:

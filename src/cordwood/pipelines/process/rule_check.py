@@ -1,8 +1,8 @@
-"""A process that checks a definition's rules before an edition of it is made: `python -m …rule_check ORDERS`.
+"""A process that checks a definition's rules before a replay makes an edition of it: `python -m …rule_check ORDERS`.
 
-Only Spark can tell whether a condition parses and which columns the function's rows have. The worker belongs to an
-edition, and would find a wrong rule when the edition and its topics are there. So a small Spark of its own looks first,
-and is gone before the worker starts.
+Only Spark can tell whether a condition parses and which columns the function's rows have. A replay makes all editions
+of a set before the first worker starts, and a wrong rule of one must leave none of them. So a small Spark of its own
+looks first, and is gone before the worker starts. The worker of a first run checks the rules itself (`worker.py`).
 """
 
 import json

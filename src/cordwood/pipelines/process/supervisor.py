@@ -6,7 +6,7 @@ cure that always works. Failures in a row are counted; a finished batch resets t
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +14,13 @@ from cordwood.model.back_off import BackOff
 from cordwood.pipelines.editions.events import Event, Tell
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.process.tries import BACK_OFF, Tries
-from cordwood.pipelines.process.worker import EXIT_DONE, EXIT_REFUSED, Orders
+from cordwood.pipelines.process.worker import EXIT_DONE, EXIT_REFUSED, GO_ON, Orders
 from cordwood.pipelines.process.worker_process import WorkerProcess, shorten_log
 
 
 class Supervisor:
-    """Runs one worker after another. `stop` may be called from a signal handler."""
+    """Runs one worker after another. `stop` may be called from a signal handler. `when_checked` is called when a worker
+    has checked the rules, if it was ordered to do that first; the worker goes on when it returns."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class Supervisor:
         back_off: BackOff = BACK_OFF,
         *,
         python_bytes: int,
+        when_checked: Callable[[], None] = lambda: None,
         command: Sequence[str] = (sys.executable, "-m", "cordwood.pipelines.process.worker"),
     ) -> None:
         self._orders = orders
@@ -39,6 +41,7 @@ class Supervisor:
         self._tell = tell
         self._tries = Tries(max_restarts, back_off)
         self._python_bytes = python_bytes
+        self._when_checked = when_checked
         self._command = command
         self._worker: WorkerProcess | None = None
         self._stopping = threading.Event()
@@ -88,7 +91,11 @@ class Supervisor:
                 self.stop()
             try:
                 for event in worker.events():
-                    self._heard(event)
+                    if event["event"] == "checked":
+                        self._when_checked()
+                        worker.order(GO_ON)
+                    else:
+                        self._heard(event)
                 code = worker.wait()
                 self._last_words = worker.last_words(code)
                 return code

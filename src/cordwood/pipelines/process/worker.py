@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
+GO_ON: Final = "go on"
+"""The line on which a worker goes on that has checked the rules."""
 EXIT_REFUSED: Final = 3
 """Exit code of a refusal: another try would end alike."""
 
@@ -50,6 +52,8 @@ class Orders:
     """The descriptor to write events to."""
     rows_per_second: int | None = None
     """The most rows that a replay reads in a second; None: as many as it can."""
+    checks_first: bool = False
+    """Check the rules, say so, and wait for GO_ON: the topics, and a first edition, are made only then."""
     tried_from: str = ""
     """The author's file that `file` is a trial of; empty if it is the edition's own definition."""
 
@@ -96,6 +100,7 @@ def _run(orders: Orders, tell: Any) -> None:
     from cordwood.pipelines.editions.checkpoint import committed_position
     from cordwood.pipelines.editions.following import bound
     from cordwood.pipelines.editions.live_edition import adopting
+    from cordwood.pipelines.execution.checking_rules import check_rules
     from cordwood.pipelines.execution.pacing import Pace
     from cordwood.pipelines.execution.reading_here import records_behind
     from cordwood.pipelines.execution.replaying import replay
@@ -105,11 +110,34 @@ def _run(orders: Orders, tell: Any) -> None:
     if pipeline.tables:
         import deltalake  # noqa: F401
     spark = session.result()
+    who = {"pipeline": orders.pipeline, "edition": orders.edition}
+    asked, going_on = threading.Event(), threading.Event()
+    killed = KilledPython()
+    stopping: list[Running] = []
+
+    def watch() -> None:
+        for line in sys.stdin:
+            if line.strip() == GO_ON:
+                going_on.set()
+            else:
+                killed.note(PythonKilled.from_line(line))
+        asked.set()
+        going_on.set()
+        for running in list(stopping):
+            running.stop()
+
+    threading.Thread(target=watch, name="cordwood-stop", daemon=True).start()
+    if orders.checks_first:
+        tell({**who, "event": "doing", "text": "checking the rules"})
+        check_rules(pipeline, spark)
+        tell({**who, "event": "checked"})
+        going_on.wait()
+        if asked.is_set():
+            return
     pace = Pace(orders.rows_per_second)
 
     def begin(once: bool) -> Running:
         edition = state.edition(orders.edition)
-        who = {"pipeline": orders.pipeline, "edition": orders.edition}
         tell({**who, "event": "doing", "text": "planning the query"})
         if orders.tried_from:
             edition = state.tried(edition, pipeline, orders.tried_from)
@@ -130,18 +158,6 @@ def _run(orders: Orders, tell: Any) -> None:
         tell_what_is_done(running, tell)
         return running
 
-    asked = threading.Event()
-    killed = KilledPython()
-    stopping: list[Running] = []
-
-    def watch() -> None:
-        for line in sys.stdin:
-            killed.note(PythonKilled.from_line(line))
-        asked.set()
-        for running in list(stopping):
-            running.stop()
-
-    threading.Thread(target=watch, name="cordwood-stop", daemon=True).start()
     if orders.replay:
 
         def behind() -> int:
