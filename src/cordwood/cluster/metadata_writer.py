@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.evidence import Evidence
     from cordwood.cluster.planner.failover import Election
     from cordwood.cluster.planner.reassignment import Move
+    from cordwood.cluster.roll_call import Answering
 
 _VALIDATED_AT_ONCE = 250
 
@@ -113,9 +114,10 @@ class MetadataWriter:
         self._clustered = standing.clustered
         self.controller: Controller | None = None
         self.evidence: Evidence | None = None
+        self._answering: Answering | None = None
         if standing.clustered:
             # Imported only in a cluster, to keep the start of a lone broker quick.
-            from cordwood.cluster import controller, evidence
+            from cordwood.cluster import controller, evidence, roll_call
 
             self.controller = controller.Controller(
                 store, follower, self._authority, lambda: self.registration.lease, boot_ms
@@ -123,6 +125,7 @@ class MetadataWriter:
             self.evidence = evidence.Evidence(
                 store, follower, self._authority, lambda: self.registration.lease, boot_ms
             )
+            self._answering = roll_call.Answering(follower, self._authority, lambda: self.registration.lease)
         self._isr_writer = IsrWriter(store, follower, self._authority)
         self.partitions = PartitionWriter(follower, self._authority)
         self._execution = PlanExecution(follower, self._authority)
@@ -143,9 +146,10 @@ class MetadataWriter:
         self.follower.follow()
         if self._clustered:
             self.follower.watchers.append(self._look_at_own_row)
-        if self.controller is not None and self.evidence is not None:
+        if self.controller is not None and self.evidence is not None and self._answering is not None:
             self.controller.start()
             self.evidence.start()
+            self._answering.start()
 
     @property
     def _own_row(self) -> BrokerRow | None:
@@ -276,9 +280,10 @@ class MetadataWriter:
     async def stop(self, *, cleanly: bool = False) -> None:
         """Stops following the store, and lets the registration expire. In a cluster the registration ends at once.
         `cleanly`: the broker's logs are closed. The store stays open: it belongs to the caller."""
-        if self.controller is not None and self.evidence is not None:
+        if self.controller is not None and self.evidence is not None and self._answering is not None:
             await self.controller.stop()
             await self.evidence.stop()
+            await self._answering.stop()
         await self.registration.stop(cleanly=cleanly)
         await self.follower.stop()
 

@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cordwood.broker.supervision.children import Child
-from cordwood.client.errors import BrokerUnreachable
-from cordwood.client.link import single_request
-from cordwood.client.settings import Address
 from cordwood.cluster.metadata.rows import BROKERS, BrokerRow, decode_broker
+from cordwood.cluster.roll_call import RollCall
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.failure import Failure
 from cordwood.model.settings.listeners import EVERY_INTERFACE, host_and_port
-from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.stores.interface import MetadataStore
@@ -29,9 +26,6 @@ SOCKET_FILE = "metadata.sock"
 _LOOK_EVERY_S = 0.05
 _PORTS_TO_TRY = range(15_000, 32_000)
 _SAY_EVERY_S = 10.0
-_METADATA_VERSION = 4
-_ANSWERS_WITHIN_S = 5.0
-_CLIENT_ID = "cordwood-supervisor"
 
 
 @dataclass(slots=True)
@@ -75,22 +69,6 @@ class Broker:
     def where_it_speaks(self) -> str:
         return "its output is above" if self.output is None else f"its output is in {self.output}"
 
-    def known_brokers(self) -> set[int]:
-        """The brokers in this broker's answer to clients; none if it does not answer."""
-        host = self.address.rpartition(":")[0].strip("[]")
-        try:
-            answer = single_request(
-                Address(host, self.port),
-                ApiKey.METADATA,
-                _METADATA_VERSION,
-                {"topics": []},
-                _ANSWERS_WITHIN_S,
-                _CLIENT_ID,
-            )
-        except BrokerUnreachable:
-            return set()
-        return {broker.node_id for broker in answer.brokers}
-
     def waits_for(self, row: BrokerRow | None) -> str:
         state = "not registered" if row is None else "fenced" if row.fenced else "does not know all brokers yet"
         return f"broker {self.node_id} ({state}; {self.where_it_speaks})"
@@ -116,14 +94,39 @@ async def registered(store: "MetadataStore") -> dict[int, BrokerRow]:
 async def until_all_serve(
     brokers: Iterable[Broker], store: "MetadataStore", earlier: set[str], say: Callable[[str], None]
 ) -> None:
-    """Waits for new registrations without a fence, and until each broker tells clients of all others: a controller that
-    does not know the last one refuses topics. Raises Failure if a broker ends."""
+    """Waits for new registrations without a fence, and then until each broker has seen those of all others: a
+    controller that does not know the last one refuses topics. Raises Failure if a broker ends."""
     brokers = list(brokers)
-    all_ids = {broker.node_id for broker in brokers}
-    waiting = list(brokers)
+
+    async def not_serving() -> list[Broker]:
+        rows = await registered(store)
+        return [each for each in brokers if not _serves(rows.get(each.node_id), earlier)]
+
+    await _until_none(brokers, not_serving, store, say)
+    call = await RollCall.begin(store)
+
+    async def not_knowing() -> list[Broker]:
+        answered = await call.answered()
+        return [each for each in brokers if each.node_id not in answered]
+
+    await _until_none(brokers, not_knowing, store, say)
+    await call.end()
+
+
+def _serves(row: BrokerRow | None, earlier: set[str]) -> bool:
+    return row is not None and not row.fenced and row.incarnation not in earlier
+
+
+async def _until_none(
+    brokers: Iterable[Broker],
+    lacking: Callable[[], Awaitable[list[Broker]]],
+    store: "MetadataStore",
+    say: Callable[[str], None],
+) -> None:
+    """Waits until no broker lacks something. Raises Failure if a broker ends."""
     clock_s = asyncio.get_running_loop().time
     say_at_s = clock_s() + _SAY_EVERY_S
-    while waiting:
+    while waiting := await lacking():
         for broker in brokers:
             if broker.child.ended:
                 said = broker.child.last_words()
@@ -132,18 +135,11 @@ async def until_all_serve(
                     f"broker {broker.node_id} ended: {broker.child.exit_reason}"
                     + (f". It said:\n{said}" if said else f": {broker.where_it_speaks}"),
                 )
-        rows = await registered(store)
-        for broker in list(waiting):
-            row = rows.get(broker.node_id)
-            if row is None or row.fenced or row.incarnation in earlier:
-                continue
-            if await asyncio.to_thread(broker.known_brokers) >= all_ids:
-                waiting.remove(broker)
-        if waiting and clock_s() > say_at_s:
+        if clock_s() > say_at_s:
             say_at_s = clock_s() + _SAY_EVERY_S
+            rows = await registered(store)
             say("still waiting for " + ", ".join(each.waits_for(rows.get(each.node_id)) for each in waiting))
-        if waiting:
-            await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_LOOK_EVERY_S)
 
 
 def bootstrap_servers(brokers: Iterable[Broker]) -> str:

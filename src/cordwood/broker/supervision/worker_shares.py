@@ -40,7 +40,6 @@ class Share(NamedTuple):
 def shares(settings: BrokerSettings, directory: str, store: str, count: int, ports: list[int]) -> list[Share]:
     """The share of each worker. `ports`: free ports, for listeners with port 0 and for those of brokers. Raises Failure
     if addresses would overlap."""
-    _check_first(settings)
     free = iter(ports)
     found = []
     for place in range(count):
@@ -98,18 +97,6 @@ def _divided(settings: BrokerSettings, count: int) -> dict[str, str]:
         # 0 switches the scrub off, and a share of 0 must not.
         texts[name] = str(max(whole // count, least, 1) if whole else 0)
     return texts
-
-
-def _check_first(settings: BrokerSettings) -> None:
-    first = settings.listener_list[0]
-    if first.protocol != PLAINTEXT:
-        raise Failure(
-            "USAGE",
-            f"the supervisor asks workers in plain text whether they serve, and their first listener, {first.name}, "
-            f"has the security protocol {first.protocol}",
-            f"begin `listeners` with one that has {PLAINTEXT}, such as LOCAL://127.0.0.1:9092",
-            ExitCode.USAGE,
-        )
 
 
 def _check(found: list[Share]) -> None:

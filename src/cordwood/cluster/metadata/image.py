@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 from cordwood.cluster.metadata.acls import AclTable
 from cordwood.cluster.metadata.partitions import Leadership, PartitionImage
 from cordwood.cluster.metadata.quotas import QuotaTable
+from cordwood.cluster.metadata.roll_calls import RollCallTable
 from cordwood.cluster.metadata.rows import (
     ACLS,
     BROKER_EPOCHS,
@@ -129,6 +130,7 @@ class ClusterImage:
         self.controller: ControllerImage | None = None
         self.evidence: dict[tuple[int, int], frozenset[int]] = {}
         """The brokers whose connections were refused, by the id and the epoch of the broker that refused them."""
+        self.roll_calls = RollCallTable()
         self.epochs_revision = 0
         """The revision of the last change of a broker epoch, for caches of leaderships."""
         self.brokers_revision = 0
@@ -299,6 +301,7 @@ class ClusterImage:
             yield CONTROLLER
         for (broker_id, epoch), observers in self.evidence.items():
             yield from (f"{EVIDENCE}{broker_id}/{epoch}/{observer}" for observer in observers)
+        yield from self.roll_calls.keys()
         yield from self.config_mod_revisions
         yield from (ACLS + acl_id for acl_id in self.acls.rows)
         yield from (QUOTAS + quota_id for quota_id in self.quotas.mod_revisions)
@@ -370,6 +373,8 @@ class ClusterImage:
             case "evidence":
                 self._take_evidence(rest, event)
                 touched.evidence = True
+            case "roll_calls":
+                self.roll_calls.take(rest, event.value)
             case "storage":
                 _keep(self.storage_ids, int(rest), None if event.value is None else event.value.decode())
             case "members":

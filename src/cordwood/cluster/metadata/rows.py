@@ -7,6 +7,8 @@ Keys, relative to the cluster:
     broker_epoch/<broker>           a counter that every registration of the broker raises
     brokers/<broker>                BrokerRow: epoch, incarnation, endpoints, rack, range of metadata versions, storage,
                                     key; under a lease
+    roll_calls/<name>               empty, under the asker's lease: brokers write what is below once they have seen it
+    roll_calls/<name>/<broker>      empty, under the broker's lease: the broker's answer
     evidence/<broker>/<epoch>/<observer>
                                     empty, under the observer's lease: connections to that registration were refused
     storage/<broker>                the storage id with which the broker's fence was lifted last. While there is this
@@ -55,6 +57,7 @@ BROKERS = "brokers/"
 STORAGE_IDS = "storage/"
 MEMBERS = "members/"
 EVIDENCE = "evidence/"
+ROLL_CALLS = "roll_calls/"
 TOPIC_NAMES = "topic_names/"
 TOPICS = "topics/"
 DELETED_TOPICS = "deleted_topics/"
@@ -239,6 +242,15 @@ def broker_key(broker_id: int) -> str:
 
 def evidence_key(broker_id: int, broker_epoch: int, observer: int) -> str:
     return f"{EVIDENCE}{broker_id}/{broker_epoch}/{observer}"
+
+
+def roll_call_key(name: str) -> str:
+    return f"{ROLL_CALLS}{name}"
+
+
+def roll_call_answer_key(name: str, broker_id: int | str = "") -> str:
+    """The key of a broker's answer; without a broker the beginning of all answers."""
+    return f"{ROLL_CALLS}{name}/{broker_id}"
 
 
 def storage_key(broker_id: int) -> str:

@@ -116,8 +116,7 @@ def test_metrics_with_tls_stay_so() -> None:
     assert only.settings["metrics.listener"] == "HTTPS://127.0.0.1:9404"
 
 
-def test_a_first_listener_that_the_supervisor_cannot_ask_is_refused() -> None:
+def test_workers_may_have_one_listener_with_tls() -> None:
     own = settings(listeners="SSL://127.0.0.1:9093", ssl_keystore_location="broker.pem")
-    with pytest.raises(Failure, match="the supervisor asks workers in plain text") as refused:
-        shares(own, "/data", "unix:///s", 1, [15001])
-    assert "LOCAL://127.0.0.1:9092" in refused.value.hint
+    (only,) = shares(own, "/data", "unix:///s", 1, [15001])
+    assert only.settings["listeners"] == "SSL://127.0.0.1:9093,BROKERS://127.0.0.1:15001"
