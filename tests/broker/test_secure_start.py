@@ -133,8 +133,10 @@ def test_a_start_with_another_advertised_host_signs_another_certificate(tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--store", "etcd://127.0.0.1:1", "--cluster", "c", "--node-id", "1"), "--secure is for one broker by itself"),
-        (("--workers", "2"), "--secure and --workers do not go together yet"),
+        (
+            ("--store", "etcd://127.0.0.1:1", "--cluster", "c", "--node-id", "1"),
+            "--secure is for the brokers of one machine",
+        ),
         (("--set", "ssl.client.auth=none"), "--secure makes ssl.client.auth itself"),
         (
             ("--set", "listeners=A://127.0.0.1:0,PLAINTEXT://127.0.0.1:0", "--set", TWO),

@@ -26,9 +26,6 @@ logger = logging.getLogger("cordwood.broker")
 STOPPED: Final = 0
 FAILED: Final = 1
 
-_HOLDERS: Final = {"authority": "authority", "librdkafka": "for librdkafka", "java": "for Java"}
-"""How the ready line calls the files of a secure start."""
-
 
 def run(settings: BrokerSettings, *, as_json: bool = False, secure: "SecureDirectory | None" = None) -> int:
     """See `cordwood.broker.serve`."""
@@ -55,17 +52,16 @@ def _shown(addresses: Mapping[str, tuple[str, int]]) -> str:
 
 def _ready(settings: BrokerSettings, server: Server, secure: "SecureDirectory | None", *, as_json: bool) -> str:
     """The line that says that clients can connect; `as_json` in the shape that `serve --workers --json` has, too."""
-    files = None if secure is None else secure.present_files()
     if not as_json:
-        named = "" if files is None else "".join(f"; {_HOLDERS[what]}: {path}" for what, path in files.items())
-        spoken = "" if files is None else f", {settings.listener_list[0].protocol}"
+        named = "" if secure is None else secure.in_words()
+        spoken = "" if secure is None else f", {settings.listener_list[0].protocol}"
         return f"cordwood ready on {_shown(server.addresses)}{spoken} (data in {settings.log_dirs}{named})"
     import json  # here, since a broker's start needs no JSON
 
     nodes = [{"id": settings.node_id, "pid": os.getpid()}]
     ready: dict[str, Any] = {"bootstrap_servers": host_and_port(*server.address), "nodes": nodes}
-    if files is not None:
-        ready["secure"] = {"listener": settings.listener_list[0].name, **files}
+    if secure is not None:
+        ready["secure"] = {"listener": settings.listener_list[0].name, **secure.present_files()}
     return json.dumps(ready)
 
 

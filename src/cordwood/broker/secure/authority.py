@@ -75,6 +75,9 @@ def why_renew(keystore: str, hosts: Collection[str], now: datetime.datetime) -> 
     certificate = x509.load_pem_x509_certificates(keystore.encode())[0]
     if certificate.not_valid_after_utc - now < RENEWED_BEFORE:
         return f"the certificate ends on {certificate.not_valid_after_utc:%Y-%m-%d}"
+    usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    if ExtendedKeyUsageOID.CLIENT_AUTH not in usage:
+        return "the certificate is for servers alone, and brokers dial each other"
     named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     missing = [host for host in sorted(hosts) if _general_name(host) not in named]
     return f"the certificate does not name {', '.join(missing)}" if missing else ""

@@ -1,7 +1,7 @@
-"""The directory `secure` of a data directory, and the files in it with which clients reach the broker.
+"""The directory `secure` of a data directory, and the files in it with which clients reach its broker, or its brokers.
 
-    ca.key, ca.pem            the broker's own authority; clients need ca.pem
-    broker.pem                the broker's key and certificate: written last, so that it says that the rest is there
+    ca.key, ca.pem            an authority of this directory; clients need ca.pem
+    broker.pem                the brokers' key and certificate: written last, so that it says that the rest is there
     librdkafka.properties     how the administrator logs in: for clients on librdkafka, and `cordwood --client-config`
     java.properties           the same for Java's clients and Kafka's tools
     users/NAME/               the same two files for another user
@@ -23,6 +23,8 @@ from cordwood.model.jaas import jaas
 SECURE: Final = "secure"
 ADMIN: Final = "admin"
 _SERVERS: Final = "bootstrap.servers="
+_HOLDERS: Final = {"authority": "authority", "librdkafka": "for librdkafka", "java": "for Java"}
+"""How lines for people call the files that the administrator needs."""
 
 
 class ClientFiles(NamedTuple):
@@ -75,6 +77,10 @@ class SecureDirectory:
         """The files that the administrator needs, as far as they are there, by what they are for."""
         files = {"authority": self.authority, **self.admins_files._asdict()}
         return {what: path for what, path in files.items() if os.path.exists(path)}
+
+    def in_words(self) -> str:
+        """The same for people, as the end of a list."""
+        return "".join(f"; {_HOLDERS[what]}: {path}" for what, path in self.present_files().items())
 
     def servers(self) -> str:
         """The broker's address, from the administrator's files; empty if they are gone."""

@@ -38,10 +38,7 @@ def add_first_user(
     """Writes a user into the store of the cluster that the settings name, or into that of a data directory without a
     broker. Raises Failure, also for a user that exists, unless `replace`. `dry_run`: an existing store is looked at,
     not changed."""
-    keys = [
-        UserChange(name, mechanism, make_keys(mechanism, password, os.urandom(USUAL_SHAPE.salt_bytes), iterations))
-        for mechanism in mechanisms
-    ]
+    keys = user_with(name, password, mechanisms, iterations)
     try:
         if settings.cluster_store:
             asyncio.run(_in_store(lambda: open_store(settings), settings, keys, replace=replace, dry_run=dry_run))
@@ -49,6 +46,14 @@ def add_first_user(
             _in_directory(settings, keys, replace=replace, dry_run=dry_run)
     except EnvironmentFailure as failure:
         raise Failure("STORAGE", str(failure), "nothing was changed") from failure
+
+
+def user_with(name: str, password: str, mechanisms: Sequence[ScramMechanism], iterations: int) -> list[UserChange]:
+    """The changes that give a user this password. Takes some milliseconds for each mechanism."""
+    return [
+        UserChange(name, mechanism, make_keys(mechanism, password, os.urandom(USUAL_SHAPE.salt_bytes), iterations))
+        for mechanism in mechanisms
+    ]
 
 
 def _in_directory(settings: BrokerSettings, changes: Sequence[UserChange], *, replace: bool, dry_run: bool) -> None:
@@ -77,23 +82,35 @@ async def _in_store(
 ) -> None:
     store = await opened()
     try:
-        image = ClusterImage(settings.node_id, settings)
-        if not dry_run and await store.get(CLUSTER_ID) is None and await store.get(IMPORT) is None:
-            await carry_out(store, plan_cluster_id(new_cluster_id(uuid.uuid4()), image.metadata_versions.highest))
-        image.load(await store.list(""))
-        (name,) = {change.name for change in changes}
-        if name in image.users.rows and not replace:
-            raise Failure(
-                "DUPLICATE_RESOURCE",
-                f"there is a user {name!r} already",
-                f"start the broker: then `cordwood user password {name}` changes the password",
-            )
-        if dry_run:
-            return
-        outcome = plan_alter_users(image, changes, os.urandom(SECRET_BYTES))[name]
-        if isinstance(outcome, ProtocolError):
-            raise Failure(outcome.code.name, outcome.message)
-        assert outcome.plan is not None
-        await carry_out(store, outcome.plan)
+        await write_user(store, settings, changes, replace=replace, dry_run=dry_run)
     finally:
         await store.close()
+
+
+async def write_user(
+    store: MetadataStore,
+    settings: BrokerSettings,
+    changes: Sequence[UserChange],
+    *,
+    replace: bool = False,
+    dry_run: bool = False,
+) -> None:
+    """Writes one user into an open store. Raises Failure, StoreFailure."""
+    image = ClusterImage(settings.node_id, settings)
+    if not dry_run and await store.get(CLUSTER_ID) is None and await store.get(IMPORT) is None:
+        await carry_out(store, plan_cluster_id(new_cluster_id(uuid.uuid4()), image.metadata_versions.highest))
+    image.load(await store.list(""))
+    (name,) = {change.name for change in changes}
+    if name in image.users.rows and not replace:
+        raise Failure(
+            "DUPLICATE_RESOURCE",
+            f"there is a user {name!r} already",
+            f"start the broker: then `cordwood user password {name}` changes the password",
+        )
+    if dry_run:
+        return
+    outcome = plan_alter_users(image, changes, os.urandom(SECRET_BYTES))[name]
+    if isinstance(outcome, ProtocolError):
+        raise Failure(outcome.code.name, outcome.message)
+    assert outcome.plan is not None
+    await carry_out(store, outcome.plan)

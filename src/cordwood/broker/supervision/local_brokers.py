@@ -16,9 +16,10 @@ from cordwood.cluster.metadata.rows import BROKERS, BrokerRow, decode_broker
 from cordwood.cluster.roll_call import RollCall
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.failure import Failure
-from cordwood.model.settings.listeners import EVERY_INTERFACE, host_and_port
+from cordwood.model.settings.listeners import EVERY_INTERFACE, SASL_SSL, host_and_port
 
 if TYPE_CHECKING:
+    from cordwood.broker.secure.client_files import SecureDirectory
     from cordwood.cluster.stores.interface import MetadataStore
 
 METADATA_FILE = "metadata.sqlite"
@@ -146,11 +147,12 @@ def bootstrap_servers(brokers: Iterable[Broker]) -> str:
     return ",".join(broker.address for broker in brokers)
 
 
-def describe(brokers: Iterable[Broker]) -> dict[str, object]:
-    """The line for scripts."""
+def describe(brokers: Iterable[Broker], secure: "SecureDirectory | None" = None) -> dict[str, object]:
+    """The line for scripts. `secure`: the files with which clients reach secure brokers."""
     brokers = list(brokers)
     nodes = [{"id": broker.node_id, "pid": broker.child.pid} for broker in brokers]
-    return {"bootstrap_servers": bootstrap_servers(brokers), "nodes": nodes}
+    files = {} if secure is None else {"secure": {"listener": SASL_SSL, **secure.present_files()}}
+    return {"bootstrap_servers": bootstrap_servers(brokers), "nodes": nodes, **files}
 
 
 def free_ports(count: int) -> list[int]:

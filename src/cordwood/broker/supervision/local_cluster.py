@@ -10,7 +10,7 @@ import os
 import shlex
 from collections.abc import Callable
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.broker.supervision.children import Child
 from cordwood.broker.supervision.etcd_members import MEMBERS, Etcd, EtcdMembers, member_directory
@@ -25,7 +25,10 @@ from cordwood.broker.supervision.local_brokers import (
 )
 from cordwood.log.directory.identity import PROPERTIES_FILE
 from cordwood.model.failure import ExitCode, Failure
-from cordwood.model.settings.listeners import PLAINTEXT, ListenerAddress, brokers_apart
+from cordwood.model.settings.listeners import PLAINTEXT, SASL_SSL, ListenerAddress, brokers_apart
+
+if TYPE_CHECKING:
+    from cordwood.broker.secure.client_files import SecureDirectory
 
 _LOCK_FILE = "supervisor.lock"
 _ETCD_CLIENT_PORTS = 1000
@@ -48,6 +51,8 @@ class Plan(NamedTuple):
     assignments: tuple[str, ...] = ()
     racks: tuple[str, ...] = ()
     """The racks of the brokers, in turn."""
+    secure: "SecureDirectory | None" = None
+    """The files with which clients reach secure brokers; None: the brokers speak plain text."""
 
 
 class LocalCluster(LocalBrokers):
@@ -68,6 +73,7 @@ class LocalCluster(LocalBrokers):
         self._take_lock()
         ports = _ports(plan)
         url = await self._start_etcd(plan.etcd, ports) if plan.etcd is not None else await self._serve_metadata()
+        await self._secure(ports)
         earlier = {row.incarnation for row in (await registered(self._store)).values()}
         for node_id, (port, inner_port) in enumerate(zip(ports.brokers, ports.inner, strict=True), 1):
             await self._start_broker(node_id, port, inner_port, url)
@@ -90,6 +96,26 @@ class LocalCluster(LocalBrokers):
                 f"another `cordwood cluster up` runs on {self._plan.directory}",
                 "stop that one, or give another --data-dir",
             ) from error
+
+    async def _secure(self, ports: "_Ports") -> None:
+        """Prepares the files and the administrator of secure brokers."""
+        if (secure := self._plan.secure) is None:
+            return
+        from cordwood.broker.secure.preparing import prepare_cluster
+
+        servers = ",".join(f"127.0.0.1:{port}" for port in ports.brokers)
+        if remark := await prepare_cluster(secure, self._store, servers):
+            self._say(remark)
+        secure.point_at(servers)
+
+    def _addresses(self, port: int, inner_port: int) -> dict[str, str]:
+        """The settings of a broker that are about its listeners."""
+        if (secure := self._plan.secure) is None:
+            clients = ListenerAddress(PLAINTEXT, "127.0.0.1", port)
+            return brokers_apart(clients, (f"{PLAINTEXT}:{PLAINTEXT}",), inner_port)
+        from cordwood.broker.secure.preparing import of_cluster
+
+        return of_cluster(secure, ListenerAddress(SASL_SSL, "127.0.0.1", port), inner_port)
 
     async def _serve_metadata(self) -> str:
         from cordwood.cluster.stores.sqlite import SqliteStore
@@ -115,8 +141,7 @@ class LocalCluster(LocalBrokers):
         plan = self._plan
         words = ["--cluster", plan.name, "--store", url]
         words += ["--node-id", str(node_id), "--data-dir", f"{plan.directory}/node-{node_id}"]
-        clients = ListenerAddress(PLAINTEXT, "127.0.0.1", port)
-        words += words_of(brokers_apart(clients, (f"{PLAINTEXT}:{PLAINTEXT}",), inner_port))
+        words += words_of(self._addresses(port, inner_port))
         if plan.racks:
             words += ["--rack", plan.racks[(node_id - 1) % len(plan.racks)]]
         for assignment in plan.assignments:

@@ -1,6 +1,6 @@
 """The settings of each worker: addresses, its home, and its share of the resources of a single broker."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from cordwood.broker.workers.homes import home_of
@@ -37,9 +37,21 @@ class Share(NamedTuple):
     """The settings that differ from the user's, by name."""
 
 
-def shares(settings: BrokerSettings, directory: str, store: str, count: int, ports: list[int]) -> list[Share]:
-    """The share of each worker. `ports`: free ports, for listeners with port 0 and for those of brokers. Raises Failure
-    if addresses would overlap."""
+Apart = Callable[[ListenerAddress, tuple[str, ...], int], dict[str, str]]
+"""The settings that give workers a listener of their own: from the address of clients, the protocols, and a port."""
+
+
+def shares(
+    settings: BrokerSettings,
+    directory: str,
+    store: str,
+    count: int,
+    ports: list[int],
+    apart: Apart = brokers_apart,
+) -> list[Share]:
+    """The share of each worker. `ports`: free ports, for listeners with port 0 and for those of brokers. With one
+    listener clients can neither act as workers nor take their connections: workers have another one. Raises Failure if
+    addresses would overlap."""
     free = iter(ports)
     found = []
     for place in range(count):
@@ -51,7 +63,7 @@ def shares(settings: BrokerSettings, directory: str, store: str, count: int, por
             "cluster.name": CLUSTER_NAME,
             "cluster.store": store,
             "listeners": ",".join(map(str, addresses)),
-            **(_brokers_apart(settings, addresses[0], free) if len(addresses) == 1 else {}),
+            **(apart(addresses[0], settings.listener_security_protocol_map, next(free)) if len(addresses) == 1 else {}),
             "log.dirs": f"{directory}/{home_of(node_id)}",
             "node.id": str(node_id),
             "quota.shared.by": str(count),
@@ -77,11 +89,6 @@ def ports_needed(settings: BrokerSettings, count: int) -> int:
         addresses.append(settings.metrics_address)
     of_brokers = len(settings.listener_list) == 1
     return count * (of_brokers + sum(not address.port for address in addresses))
-
-
-def _brokers_apart(settings: BrokerSettings, clients: ListenerAddress, free: Iterator[int]) -> dict[str, str]:
-    """Gives workers a separate listener between them: clients can neither act as workers nor take their connections."""
-    return brokers_apart(clients, settings.listener_security_protocol_map, next(free))
 
 
 def _shifted(address: ListenerAddress, place: int, free: Iterator[int]) -> ListenerAddress:

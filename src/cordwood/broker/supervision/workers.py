@@ -8,7 +8,8 @@ workers end with it.
 import asyncio
 import os
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.broker.supervision.local_brokers import (
     Broker,
@@ -19,11 +20,16 @@ from cordwood.broker.supervision.local_brokers import (
     until_all_serve,
     words_of,
 )
-from cordwood.broker.supervision.worker_shares import CLUSTER_NAME, ports_needed, shares
+from cordwood.broker.supervision.worker_shares import CLUSTER_NAME, Apart, ports_needed, shares
+from cordwood.cluster.metadata.rows import BrokerRow
 from cordwood.model.back_off import BackOff
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.listeners import brokers_apart, host_and_port
+
+if TYPE_CHECKING:
+    from cordwood.broker.secure.client_files import SecureDirectory
 
 BACK_OFF = BackOff(500, 30_000)
 """A worker that ends is started again at once. If it ends again soon there is a pause, which doubles each time."""
@@ -42,6 +48,8 @@ class Plan(NamedTuple):
     words: tuple[str, ...]
     """Arguments that are passed on to the workers: the places of settings."""
     environment: dict[str, str]
+    secure: "SecureDirectory | None" = None
+    """The files with which clients reach secure workers; None: the settings are as the user gave them."""
 
     @property
     def directory(self) -> str:
@@ -81,13 +89,20 @@ class Workers(LocalBrokers):
         plan = self._plan
         url = await self._serve_store(plan.directory, CLUSTER_NAME)
         ports = free_ports(needed) if (needed := ports_needed(plan.settings, plan.workers)) else []
-        for share in shares(plan.settings, plan.directory, url, plan.workers, ports):
+        apart: Apart = brokers_apart
+        if plan.secure is not None:
+            from cordwood.broker.secure.preparing import between_brokers
+
+            apart = partial(between_brokers, plan.secure)
+        for share in shares(plan.settings, plan.directory, url, plan.workers, ports, apart):
             address = share.listeners[0].host, share.listeners[0].port
             words = [*plan.words, *words_of(share.settings)]
             broker = await self._launch(share.node_id, address, words, plan.environment, None)
             self._workers.append(_Worker(broker))
         await until_all_serve(self.brokers, self._store, set(), self._say)
         rows = await registered(self._store)
+        if plan.secure is not None:
+            plan.secure.point_at(",".join(_told(rows[broker.node_id]) for broker in self.brokers))
         for worker in self._workers:
             worker.incarnation = row.incarnation if (row := rows.get(worker.broker.node_id)) is not None else None
             self._tasks.append(asyncio.create_task(self._keep(worker), name=f"keep worker {worker.broker.node_id}"))
@@ -203,3 +218,8 @@ class Workers(LocalBrokers):
             "back. It is killed"
         )
         await broker.child.kill()
+
+
+def _told(row: BrokerRow) -> str:
+    """The address that clients of the worker's first listener are told."""
+    return host_and_port(row.endpoints[0].host, row.endpoints[0].port)

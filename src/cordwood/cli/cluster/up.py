@@ -41,6 +41,14 @@ def cluster_up(
         list[str] | None,
         typer.Option("--set", "-s", metavar="NAME=VALUE", help="A setting of all brokers; may be given several times."),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            help="Serve TLS, and ask clients for passwords and rights. The first start makes all that it takes, in "
+            "DIR/secure.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a cluster on this machine in the foreground until SIGTERM, Ctrl-C or the end of its terminal.
@@ -48,6 +56,11 @@ def cluster_up(
     With etcd on the PATH three members of etcd are started, and keep the metadata. Without etcd this process keeps the
     metadata, which is then not replicated: the cluster does not survive its loss. A broker that ends is reported, not
     started again. When this process ends, all others end with it.
+
+    With `--secure` clients come by SASL_SSL, and brokers reach each other by TLS. The directory `secure` has an
+    authority of the cluster, and files with which the user `admin`, who may do everything, logs in:
+    `librdkafka.properties` and `java.properties`. Later starts take what is there (docs/security.md). Members of etcd
+    speak plain text, on this machine alone: whoever can reach them is an administrator.
 
     When all brokers serve, `--json` prints one line: `{"bootstrap_servers": "...", "nodes": [{"id": 1, "pid": 4711}]}`.
     """
@@ -65,7 +78,14 @@ def cluster_up(
     found = None if metadata == "supervisor" else etcd_on_path()
     etcd = chosen_metadata(data_dir, metadata, found)
     names = tuple(rack.strip() for rack in racks.split(",") if rack.strip())
-    plan = Plan(name, nodes, data_dir, base_port, etcd, tuple(assignments or ()), names)
+    directory = None
+    if secure:
+        from cordwood.broker.secure.client_files import SecureDirectory
+        from cordwood.broker.secure.preparing import refuse_own
+
+        refuse_own(each.partition("=")[0].strip() for each in assignments or ())
+        directory = SecureDirectory(data_dir)
+    plan = Plan(name, nodes, data_dir, base_port, etcd, tuple(assignments or ()), names, directory)
     if plan.etcd is not None:
         remark(f"the metadata is in three members of etcd {plan.etcd.version} ({plan.etcd.path})")
     else:
@@ -77,10 +97,11 @@ def cluster_up(
 
     def ready(supervisor: LocalCluster) -> None:
         if as_json:
-            print_json_line(describe(supervisor.brokers))
+            print_json_line(describe(supervisor.brokers, directory))
         else:
             servers = bootstrap_servers(supervisor.brokers)
-            say(f"cluster {name} is ready: {nodes} brokers on {servers} (data in {data_dir})")
+            files = "" if directory is None else directory.in_words()
+            say(f"cluster {name} is ready: {nodes} brokers on {servers} (data in {data_dir}{files})")
         sys.stdout.flush()
 
     asyncio.run(run(lambda: LocalCluster(plan, remark), ready, remark))

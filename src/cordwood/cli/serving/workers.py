@@ -6,12 +6,13 @@ import os
 import sys
 
 from cordwood.broker.supervision.cores import usable_cores
-from cordwood.broker.supervision.local_brokers import describe, run
+from cordwood.broker.supervision.local_brokers import describe, run, words_of
 from cordwood.broker.supervision.workers import Plan, Workers
 from cordwood.cli.serving.start import LOG_FILE_HINT, Flags, settings_from
 from cordwood.cli.terminal.output import print_json_line, say
-from cordwood.model.errors import LogFileFailure
+from cordwood.model.errors import EnvironmentFailure, LogFileFailure
 from cordwood.model.failure import ExitCode, Failure
+from cordwood.model.settings.listeners import SASL_SSL
 
 logger = logging.getLogger("cordwood.workers")
 
@@ -29,13 +30,6 @@ def serve_with_workers(flags: Flags, workers: str, *, as_json: bool) -> None:
             "for a cluster over several machines start one `cordwood serve --store` on each",
             ExitCode.USAGE,
         )
-    if flags.secure:
-        raise Failure(
-            "USAGE",
-            "--secure and --workers do not go together yet: workers speak plain text with their supervisor",
-            "run one broker with --secure, or set TLS, users and rights by hand as docs/security.md says",
-            ExitCode.USAGE,
-        )
     from cordwood.broker.machine.log_lines import log_to
 
     try:
@@ -43,16 +37,37 @@ def serve_with_workers(flags: Flags, workers: str, *, as_json: bool) -> None:
     except LogFileFailure as error:
         raise Failure("STORAGE", str(error), LOG_FILE_HINT) from error
     plan = Plan(_count(workers), settings, _words(flags), dict(os.environ))
+    if flags.secure:
+        plan = _secured(plan)
 
     def ready(supervisor: Workers) -> None:
         if as_json:
-            print_json_line(describe(supervisor.brokers))
+            print_json_line(describe(supervisor.brokers, plan.secure))
         else:
             count = f"{plan.workers} workers" if plan.workers > 1 else "1 worker"
-            say(f"cordwood ready on {supervisor.bootstrap_servers} ({count}; data in {settings.log_dirs})")
+            spoken, files = ("", "") if plan.secure is None else (f", {SASL_SSL}", plan.secure.in_words())
+            say(
+                f"cordwood ready on {supervisor.bootstrap_servers}{spoken} ({count}; data in {settings.log_dirs}"
+                f"{files})"
+            )
         sys.stdout.flush()
 
     asyncio.run(run(lambda: Workers(plan, logger.info), ready, logger.info))
+
+
+def _secured(plan: Plan) -> Plan:
+    """The plan for workers with TLS, users and rights. Raises Failure."""
+    from cordwood.broker.secure.preparing import prepare
+
+    try:
+        settings, directory, remark = prepare(plan.settings)
+    except (EnvironmentFailure, OSError) as error:
+        raise Failure("STORAGE", str(error)) from error
+    if remark:
+        logger.info("%s", remark)
+    given = plan.settings.texts
+    made = {name: text for name, text in settings.texts.items() if given.get(name) != text}
+    return plan._replace(settings=settings, words=(*plan.words, *words_of(made)), secure=directory)
 
 
 def _count(workers: str) -> int:
