@@ -152,6 +152,11 @@ class Judge:
         by its id; somebody who may not see the topic is told that there is none."""
         return None
 
+    def records_refusal(self, operation: Operation, name: str, topic_id: TopicId) -> ProtocolError | None:
+        """The answer to somebody who may not do this with the records of a topic, named by its id, or None. It is not
+        UNKNOWN_TOPIC_ID: a client whose right was taken away would look for the topic for ever, and say nothing."""
+        return None
+
 
 EVERYTHING_ALLOWED: Final = Judge()
 
@@ -212,6 +217,13 @@ class Asking(Judge):
         if topic_id is not None and not self.may_see_topic(name):
             return no_topic_with(topic_id)
         return self.refusal(operation, ResourceKind.TOPIC, name)
+
+    def records_refusal(self, operation: Operation, name: str, topic_id: TopicId) -> ProtocolError | None:
+        if self.may(operation, ResourceKind.TOPIC, name):
+            return None
+        # Whoever has an id may have heard of it when he could see the topic, and need not learn its name of today.
+        missing = f"The right is missing: {operation} of the topic with the id {topic_id}."
+        return ProtocolError(ResourceKind.TOPIC.refusal, missing)
 
     def _allows(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
         return self._rules.decide(self._principal, self._host, operation, kind, name).allowed

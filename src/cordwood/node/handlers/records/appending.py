@@ -170,7 +170,7 @@ class Appending:
         if isinstance(topic, str):
             return self._judge.refusal(Operation.WRITE, ResourceKind.TOPIC, topic)
         name = self._rooms.image.topic_name(topic)
-        return None if name is None else self._judge.topic_refusal(Operation.WRITE, name, topic)
+        return None if name is None else self._judge.records_refusal(Operation.WRITE, name, topic)
 
     def _deny(self, partitions: list[ProducedPartition], batches: list[tuple[int, Any]], denied: ProtocolError) -> None:
         self._rooms.refused_appends[denied.code.name] += len(batches)

@@ -64,6 +64,6 @@ class ClientReads:
             refusal = self._judge.refusal(Operation.READ, ResourceKind.TOPIC, topic)
         else:
             name = self._rooms.image.topic_name(topic)
-            refusal = None if name is None else self._judge.topic_refusal(Operation.READ, name, topic)
+            refusal = None if name is None else self._judge.records_refusal(Operation.READ, name, topic)
         if refusal is not None:
             raise refusal
