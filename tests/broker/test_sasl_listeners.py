@@ -13,6 +13,7 @@ from tests.raw_client import RawClient
 
 from cordwood.broker.network import connections
 from cordwood.embedded import Broker
+from cordwood.model.failure import ExitCode
 from cordwood.model.jaas import jaas
 from cordwood.model.settings.authorizer_settings import STANDARD_AUTHORIZER
 from cordwood.model.settings.broker_settings import BrokerSettings
@@ -152,11 +153,12 @@ def test_an_authorizer_is_refused_on_metadata_of_an_older_version_with_the_cure(
     with Broker(data_dir=tmp_path / "data", settings={"metadata.version.max": 2}):
         pass
     broker = BrokerProcess(tmp_path / "data", settings={"authorizer.class.name": STANDARD_AUTHORIZER})
-    with pytest.raises(AssertionError, match="the broker did not get ready"):
-        broker.start()
+    broker.launch()
+    eventually(lambda: broker.exit_code, to_be=ExitCode.USAGE, what="the end of the start")
     assert "error: authorizer.class.name is set, and the cluster's metadata has version 2" in broker.output()
     assert "cordwood cluster upgrade" in broker.output()
     assert "Traceback" not in broker.output()
+    broker.end()
     broker.settings.clear()
     with broker:
         pass

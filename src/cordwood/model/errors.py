@@ -201,6 +201,10 @@ class BadCertificates(EnvironmentFailure):
     """The certificates of a listener cannot be used; the message names the file and the cure."""
 
 
+class SettingsTooNew(EnvironmentFailure):
+    """A setting needs a newer version of the cluster's metadata than the finalised one."""
+
+
 class DiskFull(StorageFailure):
     """No space left: the append was undone, reads go on, and appends work again once there is space."""
 

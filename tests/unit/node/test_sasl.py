@@ -1,6 +1,9 @@
 """A node asks who its peers are: nothing is served before the proof, and nothing after the end of a session."""
 
-from collections.abc import Iterator
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -151,6 +154,61 @@ def test_wrong_passwords_and_unknown_users_are_refused_alike_and_later(world: Wo
         assert not peer.connection.open
     message = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
     assert told == {("SASL_AUTHENTICATION_FAILED", message, b"")}
+
+
+class Work:
+    """Counts the hashes that the broker and its peer compute, by kind, algorithm and rounds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done: Counter[tuple[str, str, int]] = Counter()
+        derive, digest = hashlib.pbkdf2_hmac, hmac.digest
+
+        def counted_derive(name: str, password: bytes, salt: bytes, rounds: int) -> bytes:
+            self.done["pbkdf2", name, rounds] += 1
+            return derive(name, password, salt, rounds)
+
+        def counted_digest(key: bytes, message: bytes, name: str) -> bytes:
+            self.done["hmac", name, 1] += 1
+            return digest(key, message, name)
+
+        monkeypatch.setattr(hashlib, "pbkdf2_hmac", counted_derive)
+        monkeypatch.setattr(hmac, "digest", counted_digest)
+
+    def of(self, log_in: Callable[[], object]) -> dict[tuple[str, str, int], int]:
+        before = self.done.copy()
+        log_in()
+        return self.done - before
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", *(each.sasl_name for each in ScramMechanism)])
+def test_an_unknown_user_costs_the_work_and_takes_the_steps_of_a_wrong_password(
+    world: World, monkeypatch: pytest.MonkeyPatch, mechanism: str
+) -> None:
+    work = Work(monkeypatch)
+    scram = {each.sasl_name: each for each in ScramMechanism}.get(mechanism)
+
+    def steps(user: str) -> list[tuple[object, ...]]:
+        """What the peer sees: the answers but for their random parts, and the end of the connection."""
+        peer = Peer(world)
+        assert peer.handshake(mechanism) == "NONE"
+        began_ms = world.clock.boot_ms
+        if scram is None:
+            answers = [peer.token(f"\0{user}\0wrong".encode())]
+        else:
+            answers = [peer.token(FIRST.format(user).encode())]
+            answers.append(peer.token(final_message(scram, "wrong", answers[0].auth_bytes, user=user)))
+        told = [
+            (error(each.error_code), each.error_message, len(each.auth_bytes), each.session_lifetime_ms)
+            for each in answers
+        ]
+        return [*told, (peer.connection.open, world.clock.boot_ms - began_ms)]
+
+    # "alice" and "nobod" are as long as each other, and so are the salts of most users and the made up ones.
+    seen: list[list[tuple[object, ...]]] = []
+    known, unknown = (work.of(lambda user=user: seen.append(steps(user))) for user in ("alice", "nobod"))  # type: ignore[misc]
+    assert seen[0] == seen[1]
+    assert known == unknown
+    assert known, "nothing was counted"
 
 
 def test_an_unknown_user_has_keys_of_the_usual_shape_that_stay_the_same(world: World) -> None:

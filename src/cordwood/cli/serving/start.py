@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.model.errors import BadCertificates, EnvironmentFailure, LogFileFailure
+from cordwood.model.errors import BadCertificates, EnvironmentFailure, LogFileFailure, SettingsTooNew
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ def start(flags: Flags, *, as_json: bool = False) -> int:
         wrong = Failure("STORAGE", str(error), LOG_FILE_HINT)
     except BadCertificates as error:
         wrong = Failure("CERTIFICATES", str(error))
+    except SettingsTooNew as error:
+        wrong = Failure("INVALID_CONFIG", str(error), exit_code=ExitCode.USAGE)
     except EnvironmentFailure as error:
         wrong = Failure("STORAGE", str(error))
     except OSError as error:

@@ -13,10 +13,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from cordwood.cluster.metadata.image import ClusterImage
-from cordwood.cluster.metadata.versions import SECURITY_ROWS, UnsupportedMetadata
+from cordwood.cluster.metadata.versions import SECURITY_ROWS
 from cordwood.groups.consumer.topics import Reader
 from cordwood.model.acls import EVERYTHING, THE_CLUSTER
-from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.errors import ErrorCode, ProtocolError, SettingsTooNew
 from cordwood.model.identifiers import TopicId, no_topic_with
 from cordwood.model.operations import Operation, ResourceKind, as_bits
 from cordwood.model.settings.authorizer_settings import principals_in
@@ -43,7 +43,7 @@ class Access:
     """Finds the judge of each request. Its rules are those of the cluster's image."""
 
     def __init__(self, image: ClusterImage, trail: Trail | None = None) -> None:
-        """`trail`: hears of refusals. Raises UnsupportedMetadata for an authorizer in a cluster whose brokers may not
+        """`trail`: hears of refusals. Raises SettingsTooNew for an authorizer in a cluster whose brokers may not
         know of rules."""
         settings = image.static_settings
         self._image = image
@@ -54,7 +54,7 @@ class Access:
         """None: there is no authorizer."""
         if settings.authorizer_class_name:
             if image.metadata_version < SECURITY_ROWS:
-                raise UnsupportedMetadata(
+                raise SettingsTooNew(
                     f"authorizer.class.name is set, and the cluster's metadata has version {image.metadata_version}: "
                     f"rules of access need {SECURITY_ROWS}. Start without the setting, and run `cordwood cluster "
                     "upgrade` once all brokers run this release"
