@@ -16,6 +16,7 @@ from cordwood.broker.machine.fair_workers import FairWorkers
 from cordwood.broker.machine.loop_watch import NO_REQUEST, STALL_S, LoopWatch
 from cordwood.broker.machine.threads import Workers
 from cordwood.broker.network.connection import PendingReply
+from cordwood.broker.network.connections import Quotas
 from cordwood.broker.network.outbox import Outbox
 from cordwood.broker.storage.flusher import RoundFlusher
 from cordwood.model.errors import StorageFailure, SyncFailure
@@ -92,6 +93,7 @@ class Driver:
         self._stopped = False
         self._round_over = asyncio.Event()
         self.loop_watch: LoopWatch | None = None
+        self.quotas: Quotas | None = None
 
     def drive(self, node: DrivenNode, flusher: RoundFlusher, metadata_writer: MetadataWriter | None) -> None:
         self._node, self._flusher, self._metadata_writer = node, flusher, metadata_writer
@@ -230,8 +232,11 @@ class Driver:
                 self._failed(failure)
         finally:
             self._outbox.uncork()
-        if watch is not None and (took_s := watch.monotonic_s() - began_s) >= STALL_S:
-            reply = None if node is None else node.loop.turns.stepped_for
+        took_s = 0.0 if watch is None else watch.monotonic_s() - began_s
+        reply = None if node is None else node.loop.turns.stepped_for
+        if self.quotas is not None and self.quotas.counts_time and isinstance(reply, PendingReply):
+            reply.count_time(self.quotas, took_s)
+        if watch is not None and took_s >= STALL_S:
             api, who = NO_REQUEST, "its own work"
             if isinstance(reply, PendingReply):
                 api, who = reply.api_name, f"a step of {reply}"

@@ -267,6 +267,7 @@ class Server:
         if not storage.in_memory:
             self.node.scrub.begin(self._scrub_thread.submit, self.node.now)
             self.node.repair.begin(self._scrub_thread.submit)
+        self.driver.quotas = self.node.quotas
         self._connections = connections = Connections(
             loop,
             self.node,
@@ -285,6 +286,7 @@ class Server:
             now=self.driver.now,
             activity=None if self._metrics is None else self._metrics.activity,
             loop_watch=self._loop_watch,
+            quotas=self.node.quotas,
             clients=self._client_counts,
             records_unreadable=self._records_unreadable,
         )

@@ -57,6 +57,10 @@ from cordwood.cli.pipeline.stop import stop_pipeline
 from cordwood.cli.pipeline.swap import rollback_pipeline, swap_pipeline
 from cordwood.cli.pipeline.try_out import try_out
 from cordwood.cli.produce import produce
+from cordwood.cli.quota.add import add_quota
+from cordwood.cli.quota.describe import describe_quota
+from cordwood.cli.quota.list import list_quotas
+from cordwood.cli.quota.remove import remove_quota
 from cordwood.cli.recover.accept_lost_directory import accept_lost_directory
 from cordwood.cli.recover.list import list_set_aside
 from cordwood.cli.recover.metadata import recover_metadata
@@ -186,6 +190,15 @@ _acl.command("list")(list_rules)
 _acl.command("remove")(remove_rules)
 _acl.command("explain")(explain_right)
 
+_quota = typer.Typer(
+    help="Quotas of users, client ids and addresses: add, list and remove them, and show which ones hold.",
+    no_args_is_help=True,
+)
+_quota.command("add")(add_quota)
+_quota.command("list")(list_quotas)
+_quota.command("describe")(describe_quota)
+_quota.command("remove")(remove_quota)
+
 _recover = typer.Typer(
     help="Repair damaged metadata, and put back partitions that a start set aside. For a stopped broker.",
     no_args_is_help=True,
@@ -234,6 +247,7 @@ app.add_typer(_config, name="config")
 app.add_typer(_transaction, name="transaction")
 app.add_typer(_user, name="user")
 app.add_typer(_acl, name="acl")
+app.add_typer(_quota, name="quota")
 app.add_typer(_pipeline, name="pipeline")
 app.add_typer(_spark, name="spark", help="Repair the checkpoints of Spark queries after a power cut.")
 app.command("inspect")(inspect)

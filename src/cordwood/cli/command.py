@@ -28,6 +28,7 @@ COMMAND_ORDER = [
     "transaction",
     "user",
     "acl",
+    "quota",
     "pipeline",
     "spark",
     "audit",

@@ -26,6 +26,10 @@ class QuotaKey(StrEnum):
     """Bytes of Produce requests in a second."""
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
     """Bytes of answers to Fetch in a second."""
+    REQUEST_PERCENTAGE = "request_percentage"
+    """The time for which the event loop is busy with requests; 100 is all of it."""
+    CONNECTION_CREATION_RATE = "connection_creation_rate"
+    """New connections in a second, by address."""
 
 
 class Part(NamedTuple):
@@ -77,13 +81,13 @@ def _check_name(of: Named, name: str) -> None:
 
 def keys_of(entity: Entity) -> tuple[QuotaKey, ...]:
     """The quotas that the entity may have."""
-    return () if entity[0].of is Named.IP else (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+    return _OF_ADDRESSES if entity[0].of is Named.IP else _OF_CLIENTS
 
 
 def check_quota(entity: Entity, key: str, value: float) -> None:
     """Raises InvalidQuota for a quota that the entity cannot have."""
     if key not in keys_of(entity):
-        able = ", ".join(keys_of(entity)) or "no quotas"
+        able = ", ".join(keys_of(entity))
         raise InvalidQuota(f"Invalid configuration key {key}: an entity such as {text_of(entity)} may have {able}.")
     if not math.isfinite(value) or value <= 0:
         raise InvalidQuota(f"Quota {key} must be greater than 0")
@@ -91,7 +95,9 @@ def check_quota(entity: Entity, key: str, value: float) -> None:
         raise InvalidQuota(f"{key} cannot be a fractional value.")
 
 
-_WHOLE: Final = frozenset({QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE})
+_OF_CLIENTS: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
+_OF_ADDRESSES: Final = (QuotaKey.CONNECTION_CREATION_RATE,)
+_WHOLE: Final = frozenset(QuotaKey) - {QuotaKey.REQUEST_PERCENTAGE}
 
 
 def text_of(entity: Entity) -> str:

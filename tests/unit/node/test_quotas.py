@@ -11,10 +11,14 @@ from simulation.world.world import World
 from tests.unit.node.speaking import batch_of, create_topic, error, fetch_values, fill, produce_values
 
 from cordwood.model.quotas import QuotaKey
+from cordwood.node.apis import SERVED
 from cordwood.node.quotas.allowance import LONGEST_MS
-from cordwood.node.quotas.client_quotas import MOST_ALLOWANCES
+from cordwood.node.quotas.allowances import MOST
+from cordwood.node.quotas.throttle_times import with_throttle_time
 from cordwood.security.sessions import OF_THIS_BROKER, Principal, Session
-from cordwood.wire.apis import ApiKey
+from cordwood.wire.apis import APIS, ApiKey
+from cordwood.wire.encoding.schema import load
+from cordwood.wire.requests import RequestHeader, encode_response
 
 EXACT, DEFAULT, SPECIFIED = range(3)
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
@@ -61,10 +65,14 @@ def described(world: World, *components: tuple[str, int, str | None], strict: bo
 
 def request_as(world: World, user: str, key: ApiKey, version: int, values: dict[str, Any]) -> Exchange:
     connection = world.connect()
-    connection.session = Session(EVERYBODY, "10.0.0.1", Principal("User", user))
+    connection.session = session_of(user)
     exchange = connection.request(key, version, values)
     world.settle()
     return exchange
+
+
+def session_of(user: str) -> Session:
+    return Session(EVERYBODY, "10.0.0.1", Principal("User", user))
 
 
 def produce_as(world: World, user: str, size: int = 1000, version: int = 9, acks: int = -1) -> Exchange:
@@ -219,16 +227,101 @@ def test_a_quota_of_a_user_bounds_no_broker(world: World) -> None:
 def test_names_that_clients_make_up_are_bounded_and_share_what_is_left(world: World) -> None:
     alter(world, change({"user": None}, **{PRODUCE: 10_000}))
     quotas = world.node.quotas
-    for number in range(MOST_ALLOWANCES):
+    for number in range(MOST):
         quotas._find(f"user-{number}", "").produce.use(1, world.clock.boot_ms)  # type: ignore[union-attr]
     assert produce_as(world, "newcomer-1", 90_000).paused_ms == 0
     assert produce_as(world, "newcomer-2", 30_000).paused_ms > 0, "newcomers share one allowance"
     assert produce_as(world, "user-7", 1_000).paused_ms == 0, "and take nothing of the others'"
-    assert len(quotas._allowances) == MOST_ALLOWANCES
+    assert len(quotas._allowances) == MOST
     world.advance(BURST_S * 1000 + LONGEST_MS)
     assert produce_as(world, "newcomer-3", 1_000).paused_ms == 0
     assert len(quotas._allowances) < 10
-    assert not quotas._crowds
+    assert not quotas._allowances.crowded
+
+
+def test_a_client_over_its_part_of_the_loops_time_is_held_back_for_a_window_at_most(world: World) -> None:
+    alter(world, change({"user": "alice"}, request_percentage=10))
+    assert world.node.quotas.counts_time
+    assert produce_as(world, "alice").paused_ms == 0
+    header, session = RequestHeader(ApiKey.METADATA, 9, 1, "simulated", 0), session_of("alice")
+    # Ten windows' worth may be used at once: a second of the loop.
+    world.node.quotas.spent(header, session, 1_050)
+    asked = request_as(world, "alice", ApiKey.METADATA, 9, {"topics": []})
+    assert 400 < asked.paused_ms <= 500
+    assert asked.answer.throttle_time_ms == asked.paused_ms
+    world.node.quotas.spent(header, session, 60_000)
+    assert fetch_as(world, "alice").paused_ms == 1_000, "as with Kafka: one window at most"
+    assert produce_as(world, "bob").paused_ms == 0
+    alter(world, change({"user": "alice"}, request_percentage=None))
+    assert not world.node.quotas.counts_time
+
+
+def test_an_answer_without_a_place_for_the_time_is_sent_as_it_is(world: World) -> None:
+    alter(world, change({"user": "alice"}, request_percentage=1))
+    header = RequestHeader(ApiKey.METADATA, 9, 1, "simulated", 0)
+    world.node.quotas.spent(header, session_of("alice"), 60_000)
+    for version in range(5):
+        asked = request_as(
+            world, "alice", ApiKey.API_VERSIONS, version, {"client_software_name": "a", "client_software_version": "1"}
+        )
+        assert error(asked.answer.error_code) == "NONE"
+        assert asked.paused_ms == 1_000
+
+
+@pytest.mark.parametrize("key", sorted(set(SERVED) - {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}))
+def test_the_time_is_told_in_every_version_of_every_answer_that_has_a_place_for_it(key: int) -> None:
+    body = load(APIS[key].name)["response"].body
+    for version in range(SERVED[key].min_version, SERVED[key].max_version + 1):
+        header = RequestHeader(key, version, 5, None, 0)
+        values = {"throttle_time_ms": 0} if any(field.name == "throttle_time_ms" for field in body.fields) else {}
+        frame = encode_response(header, values)
+        told = with_throttle_time(header, frame, 1234)
+        assert isinstance(told, bytes)
+        names = [field.name for field in body.fields if version in field.versions and field.tag is None]
+        if "throttle_time_ms" in names and key != ApiKey.API_VERSIONS:
+            assert told == encode_response(header, {"throttle_time_ms": 1234})
+        else:
+            assert len(told) == len(frame)
+
+
+def test_addresses_wait_for_their_turn_and_are_refused_beyond_it(world: World) -> None:
+    alter(
+        world, change({"ip": None}, connection_creation_rate=1), change({"ip": "10.0.0.2"}, connection_creation_rate=9)
+    )
+    addresses, now_ms = world.node.quotas.addresses, world.clock.boot_ms
+    waits = [addresses.wait_ms("10.0.0.1", now_ms) for _ in range(25)]
+    assert waits[:10] == [0] * 10, "ten seconds' worth may come at once"
+    assert waits[10:20] == [1000 * number for number in range(1, 11)]
+    assert waits[20] == 11_000
+    assert waits[21:] == [None] * 4
+    assert addresses.wait_ms("10.0.0.3", now_ms) == 0, "a default is a quota for each"
+    assert [addresses.wait_ms("::ffff:10.0.0.2", now_ms) for _ in range(90)] == [0] * 90
+    assert addresses.wait_ms("10.0.0.2", now_ms) != 0, "one address, however it is spelt"
+    alter(world, change({"ip": None}, connection_creation_rate=None))
+    assert addresses.wait_ms("10.0.0.1", now_ms) == 0
+    assert not world.node.quotas.on, "no client has a quota"
+
+
+@pytest.mark.parametrize("brokers", [1, 4])
+def test_brokers_of_one_machine_divide_a_quota(brokers: int) -> None:
+    world = World(1, {"quota.shared.by": str(brokers)}).start()
+    create_topic(world)
+    alter(world, change({"user": "alice"}, **{PRODUCE: 1000}))
+    assert (produce_as(world, "alice", 5_000).paused_ms > 0) == (brokers > 1)
+    world.kill()
+
+
+def test_a_quota_that_is_set_at_one_broker_reaches_the_others() -> None:
+    world = World(1, machines=2).start()
+    world.settle()
+    entries = [change({"user": "alice"}, **{PRODUCE: 1000})]
+    world.ask_at(1, ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=entries, validate_only=False)
+    world.settle()
+    for broker_id in (1, 2):
+        life = world.machine_of(broker_id).life
+        assert life is not None
+        assert life.node.quotas.on
+    world.kill()
 
 
 def test_throttles_are_counted(world: World) -> None:

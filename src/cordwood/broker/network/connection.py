@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from cordwood.broker.machine.loop_watch import STALL_S
 from cordwood.broker.network.activity import ApiActivity, frame_bytes
-from cordwood.broker.network.connections import Connections
+from cordwood.broker.network.connections import Connections, Quotas
 from cordwood.broker.network.peer_ends import has_ended
 from cordwood.broker.network.plain_sender import PlainSender
 from cordwood.broker.network.sending import HangUp, MakeSender, bytes_in_memory
@@ -94,6 +94,11 @@ class PendingReply:
     def release(self) -> None:
         self._connection.holds -= 1
         self._connection.serve_on()
+
+    def count_time(self, quotas: Quotas, time_s: float) -> None:
+        """Counts a time for which the loop was busy with the request."""
+        if self.header is not None:
+            quotas.spent(self.header, self.session, time_s * 1000)
 
     def pause(self, for_ms: int) -> None:
         self._connection.pause(for_ms / 1000)
@@ -251,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
         reply: PendingReply | None = None
         left_this_turn = REQUESTS_PER_TURN
         all_served = False
-        watch = connections.loop_watch
+        watch, quotas, counted_s = connections.loop_watch, connections.quotas, 0.0
         began_s, began_cpu_s = watch.monotonic_s(), watch.cpu_s()
         watch.last_event_cpu_s = began_cpu_s
         outbox.cork()
@@ -289,6 +294,9 @@ class Connection(asyncio.BufferedProtocol):
                 node.handle(header, frame, reply, now)
                 all_served = not reader.unread_bytes
                 took_s = watch.monotonic_s() - began_s
+                if quotas is not None and quotas.counts_time:
+                    reply.count_time(quotas, took_s - counted_s)
+                    counted_s = took_s
                 if took_s >= TURN_S:
                     # Other connections have their turn before the next request of this connection.
                     self.requests -= left_this_turn

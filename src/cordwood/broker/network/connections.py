@@ -55,6 +55,23 @@ class Node(Protocol):
     def connection_closed(self, connection_id: int) -> None: ...
 
 
+class Quotas(Protocol):
+    """The quotas of clients, as far as connections have to do with them."""
+
+    counts_time: bool
+    """True if there is any quota of the loop's time."""
+
+    @property
+    def addresses(self) -> "Addresses": ...
+
+    def spent(self, header: RequestHeader, session: Session, time_ms: float) -> None: ...
+
+
+class Addresses(Protocol):
+    def wait_ms(self, host: str, now_ms: int) -> int | None:
+        """How long a new connection waits before it is read; None: too long."""
+
+
 class OpenConnection(Receiver, CountedConnection, Protocol):
     """One connection, as far as the bounds of all concern it."""
 
@@ -120,6 +137,7 @@ class Connections:
         *,
         loop_watch: LoopWatch,
         is_broker: Callable[[RequestHeader], bool] = lambda header: False,
+        quotas: Quotas | None = None,
         clients: ClientBook | None = None,
         records_unreadable: Callable[[str, StorageFailure], None] = lambda path, failure: None,
     ) -> None:
@@ -137,6 +155,8 @@ class Connections:
         self.loop_watch = loop_watch
         self.activity = activity
         """Counters for metrics; None: no metrics are served."""
+        self.quotas = quotas
+        """None: nobody has any."""
         self._clients = clients or ClientBook()
         self.receive_buffers = BufferPool(plenty_bytes=limits.max_total_bytes // 2)
         self.arriving = Arriving(limits.max_total_bytes)
@@ -181,6 +201,7 @@ class Connections:
         it; None if there is no room for it."""
         for_brokers, host = connection.for_brokers, connection.client_host
         wait_s: float | None = 0.0
+        quota_s: float | None = 0.0
         if self._stopping:
             reason = "the broker is stopping"
         elif not for_brokers and len(self._open) >= self.limits.max_connections:
@@ -190,6 +211,11 @@ class Connections:
             )
         elif not for_brokers and self._by_address[host] >= self.limits.max_connections_per_address:
             reason = f"there are {self._by_address[host]} from its address already: see max.connections.per.ip"
+        elif not for_brokers and (quota_s := self._quota_s(host)) is None:
+            reason = (
+                f"it would wait more than {LONGEST_WAIT_S:g} s for its turn: more come from its address than the quota "
+                "connection_creation_rate allows, see `cordwood quota list`"
+            )
         elif not for_brokers and (wait_s := self._turn_s()) is None:
             reason = (
                 f"it would wait more than {LONGEST_WAIT_S:g} s for its turn: more than {self.limits.max_creation_rate} "
@@ -208,7 +234,7 @@ class Connections:
                 self._strangers[self._last_id] = connection
             else:
                 self._by_address[host] += 1
-            return wait_s
+            return max(wait_s or 0.0, quota_s or 0.0)
         self.refused += 1
         if self._refusals_said.count("", self.loop.time()):
             logger.warning(
@@ -218,6 +244,10 @@ class Connections:
 
     def _turn_s(self) -> float | None:
         return self._creation_rate.wait_s(self.limits.max_creation_rate, self.loop.time())
+
+    def _quota_s(self, host: str) -> float | None:
+        wait_ms = 0 if self.quotas is None else self.quotas.addresses.wait_ms(host, self.now().boot_ms)
+        return None if wait_ms is None else wait_ms / 1000
 
     def _make_way_for_broker(self) -> None:
         """Closes a connection if there is no room for a new one at the listener of brokers. A client must not be able

@@ -3,22 +3,21 @@
 A request over its quota is carried out, and answered at once: the answer tells the time for which its client is held
 back, and meanwhile nothing more is read from the connection (KIP-219). Versions of clients make no difference. Brokers
 have no quotas. Without any quota the router asks `on`, and nothing else happens.
-
-Names are chosen by clients: what is kept of them is bounded. An allowance that is full again holds no news and is
-dropped; while there is no room for more, newcomers under one entity share one allowance, and take nobody else's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cordwood.log.reading.lookup import LogSlice
-from cordwood.model.quotas import Entity, QuotaKey, holding
+from cordwood.model.quotas import Entity, Named, QuotaKey, holding
+from cordwood.node.quotas.address_quotas import AddressQuotas
 from cordwood.node.quotas.allowance import Allowance
+from cordwood.node.quotas.allowances import Allowances
 from cordwood.node.quotas.throttle_times import with_throttle_time
+from cordwood.node.quotas.throttled import Throttled
 from cordwood.security.sessions import THIS_BROKER
 from cordwood.wire.apis import ApiKey
 
@@ -29,14 +28,10 @@ if TYPE_CHECKING:
     from cordwood.security.sessions import Session
     from cordwood.wire.requests import RequestHeader
 
-MOST_ALLOWANCES: Final = 10_000
-"""At some 400 bytes each: 4 MB."""
 UNBOUNDED: Final = 2**31 - 1
 
 MOST_KEPT: Final = 10_000
 """Names whose quotas are remembered."""
-LOOK_AGAIN_MS: Final = 1_000
-"""A look for allowances that can go takes some milliseconds."""
 
 _SASL: Final = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
 
@@ -46,17 +41,11 @@ class Held(NamedTuple):
 
     produce: Allowance | None
     fetch: Allowance | None
+    time: Allowance | None
+    """In milliseconds of the loop."""
 
 
-NOTHING_HOLDS: Final = Held(None, None)
-
-
-@dataclass
-class Throttled:
-    """How often clients were held back by quotas of one kind, and for how long in all."""
-
-    times: int = 0
-    ms: int = 0
+NOTHING_HOLDS: Final = Held(None, None, None)
 
 
 class ClientQuotas:
@@ -67,25 +56,32 @@ class ClientQuotas:
         self._image = image
         self._is_broker = is_broker
         self._window_ms = settings.quota_window_size_seconds * 1000
-        self._burst_ms = (settings.quota_window_num - 1) * self._window_ms
         self._shared_by = settings.quota_shared_by
         self.on = False
         """True if there is any quota of users or client ids."""
-        self.throttled: dict[QuotaKey, Throttled] = {key: Throttled() for key in QuotaKey}
+        self.counts_time = False
+        """True if there is any quota of the loop's time."""
+        self.addresses = AddressQuotas(image)
+        self.throttled: dict[QuotaKey, Throttled] = {
+            **{key: Throttled() for key in OF_CLIENTS},
+            QuotaKey.CONNECTION_CREATION_RATE: self.addresses.throttled,
+        }
         self._held: dict[tuple[str, str], Held] = {}
         """By user and client id."""
-        self._allowances: dict[tuple[QuotaKey, str, str], Allowance] = {}
-        """By kind, and by the user and the client id that share it."""
-        self._crowds: dict[tuple[QuotaKey, Entity], Allowance] = {}
-        """The allowances of clients for which there is no room, by kind and entity."""
-        self._look_from_ms = 0
+        burst_ms = (settings.quota_window_num - 1) * self._window_ms
+        self._allowances: Allowances[tuple[QuotaKey, str, str], tuple[QuotaKey, Entity]] = Allowances(
+            burst_ms, self._held.clear
+        )
+        """By kind, and by the user and the client id that share an allowance; crowds by kind and entity."""
         self.image_changed()
 
     def image_changed(self) -> None:
         """Takes over the quotas of the image. What clients have used stays counted."""
+        self.addresses.image_changed()
         self._held.clear()
-        self._crowds.clear()
-        self.on = bool(self._image.quotas.by_entity)
+        of_clients = [quotas for entity, quotas in self._image.quotas.by_entity.items() if entity[0].of is not Named.IP]
+        self.on = bool(of_clients)
+        self.counts_time = any(QuotaKey.REQUEST_PERCENTAGE in quotas for quotas in of_clients)
         if not self.on:
             self._allowances.clear()
 
@@ -93,13 +89,20 @@ class ClientQuotas:
         """Counts a request that has arrived. Returns the function that sends its answer; None: `reply.send`."""
         held = self._held_of(header, reply.session)
         now_ms = self._loop.now.boot_ms
-        if header.api_key == ApiKey.FETCH and held.fetch is not None:
-            return partial(self._send_records, header, reply, held.fetch)
+        throttle_ms, key = 0, QuotaKey.REQUEST_PERCENTAGE
+        if held.time is not None:
+            # As with Kafka: one window at most. The client is judged by the time of its earlier requests.
+            throttle_ms = min(held.time.debt_ms(now_ms), self._window_ms)
         if header.api_key == ApiKey.PRODUCE and held.produce is not None:
             held.produce.use(size, now_ms)
-            if throttle_ms := held.produce.debt_ms(now_ms):
-                self._hold_back(reply, QuotaKey.PRODUCER_BYTE_RATE, throttle_ms)
-                return lambda frame: reply.send(with_throttle_time(header, frame, throttle_ms))
+            if (for_bytes_ms := held.produce.debt_ms(now_ms)) > throttle_ms:
+                throttle_ms, key = for_bytes_ms, QuotaKey.PRODUCER_BYTE_RATE
+        if throttle_ms:
+            self._hold_back(reply, key, throttle_ms)
+        if header.api_key == ApiKey.FETCH and held.fetch is not None:
+            return partial(self._send_records, header, reply, held.fetch, throttle_ms)
+        if throttle_ms:
+            return lambda frame: reply.send(with_throttle_time(header, frame, throttle_ms))
         return None
 
     def most_bytes(self, header: RequestHeader, session: Session) -> int:
@@ -107,18 +110,24 @@ class ClientQuotas:
         fetch = self._held_of(header, session).fetch
         return UNBOUNDED if fetch is None else fetch.next_use(self._window_ms, self._loop.now.boot_ms)
 
-    def _send_records(self, header: RequestHeader, reply: Reply, fetch: Allowance, frame: Frame) -> None:
+    def spent(self, header: RequestHeader, session: Session, time_ms: float) -> None:
+        """Counts the time for which the loop was busy with a request."""
+        time = self._held_of(header, session).time
+        if time is not None:
+            time.use(time_ms, self._loop.now.boot_ms)
+
+    def _send_records(
+        self, header: RequestHeader, reply: Reply, fetch: Allowance, throttle_ms: int, frame: Frame
+    ) -> None:
         now_ms = self._loop.now.boot_ms
         fetch.use(_length(frame), now_ms)
-        if throttle_ms := fetch.debt_ms(now_ms):
+        if (for_bytes_ms := fetch.debt_ms(now_ms)) > throttle_ms:
+            throttle_ms = for_bytes_ms
             self._hold_back(reply, QuotaKey.CONSUMER_BYTE_RATE, throttle_ms)
-            frame = with_throttle_time(header, frame, throttle_ms)
-        reply.send(frame)
+        reply.send(with_throttle_time(header, frame, throttle_ms) if throttle_ms else frame)
 
     def _hold_back(self, reply: Reply, key: QuotaKey, throttle_ms: int) -> None:
-        throttled = self.throttled[key]
-        throttled.times += 1
-        throttled.ms += throttle_ms
+        self.throttled[key].count(throttle_ms)
         reply.pause(throttle_ms)
 
     def _held_of(self, header: RequestHeader, session: Session) -> Held:
@@ -131,13 +140,10 @@ class ClientQuotas:
         return self._held.get(client) or self._find(*client)
 
     def _find(self, user: str, client_id: str) -> Held:
-        found = Held(
-            self._allowance(QuotaKey.PRODUCER_BYTE_RATE, user, client_id),
-            self._allowance(QuotaKey.CONSUMER_BYTE_RATE, user, client_id),
-        )
+        found = Held(*(self._allowance(key, user, client_id) for key in OF_CLIENTS))
         if len(self._held) >= MOST_KEPT:
             self._held.clear()
-        if not self._crowds:
+        if not self._allowances.crowded:
             self._held[user, client_id] = found
         return found
 
@@ -145,29 +151,14 @@ class ClientQuotas:
         held = holding(self._image.quotas.by_entity, user, client_id, key)
         if held is None:
             return None
-        per_ms = held.value / 1000 / self._shared_by
-        place = (key, *held.shared_by)
-        found = self._allowances.get(place)
-        if found is None and self._has_room():
-            found = self._allowances[place] = Allowance(per_ms, self._burst_ms, self._loop.now.boot_ms)
-        elif found is None:
-            crowd = (key, held.entity)
-            found = self._crowds.get(crowd)
-            if found is None:
-                found = self._crowds[crowd] = Allowance(per_ms, self._burst_ms, self._loop.now.boot_ms)
-        found.per_ms = per_ms
-        return found
+        per_s = held.value / self._shared_by
+        if key is QuotaKey.REQUEST_PERCENTAGE:
+            per_s *= 1000 / 100
+        return self._allowances.of((key, *held.shared_by), (key, held.entity), per_s / 1000, self._loop.now.boot_ms)
 
-    def _has_room(self) -> bool:
-        now_ms = self._loop.now.boot_ms
-        crowded = self._crowds or len(self._allowances) >= MOST_ALLOWANCES
-        if crowded and now_ms >= self._look_from_ms:
-            self._look_from_ms = now_ms + LOOK_AGAIN_MS
-            self._allowances = {place: each for place, each in self._allowances.items() if not each.is_full(now_ms)}
-            self._crowds = {place: each for place, each in self._crowds.items() if not each.is_full(now_ms)}
-            # Clients that are remembered would go on with allowances that are dropped.
-            self._held.clear()
-        return len(self._allowances) < MOST_ALLOWANCES
+
+OF_CLIENTS: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
+"""The quotas of users and client ids, in the order of `Held`."""
 
 
 def _length(frame: Frame) -> int:

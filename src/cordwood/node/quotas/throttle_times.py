@@ -12,6 +12,7 @@ from cordwood.wire.requests import RequestHeader
 
 _FIELD = "throttle_time_ms"
 _SIZE_AND_CORRELATION = 8
+_SIZES = {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8}
 
 
 def with_throttle_time(header: RequestHeader, frame: Frame, throttle_ms: int) -> Frame:
@@ -34,10 +35,15 @@ def with_throttle_time(header: RequestHeader, frame: Frame, throttle_ms: int) ->
 def _place(key: int, version: int) -> int | None:
     """The place of the field: from the start of the frame, or negative, from its end; None: it has no fixed place."""
     body = load(APIS[key].name)["response"].body
-    names = [field.name for field in body.fields if version in field.versions and field.tag is None]
+    fields = [field for field in body.fields if version in field.versions and field.tag is None]
     tags = 1 if flexible(key, version) else 0
-    if names[:1] == [_FIELD]:
-        return _SIZE_AND_CORRELATION + tags
-    if names[-1:] == [_FIELD] and (key == ApiKey.PRODUCE or not tags):
+    place = _SIZE_AND_CORRELATION + tags
+    for field in fields:
+        if field.name == _FIELD:
+            return place
+        if field.is_array or field.type not in _SIZES:
+            break
+        place += _SIZES[field.type]
+    if fields and fields[-1].name == _FIELD and (key == ApiKey.PRODUCE or not tags):
         return -INT32.size - tags
     return None
