@@ -8,6 +8,7 @@ from confluent_kafka import Producer
 from tests.cli.conftest import Cordwood
 from tests.conftest import MakeTopic, RunningBroker
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.editions import PipelineState
@@ -100,7 +101,11 @@ def test_the_lag_of_a_reader_counts_what_it_is_still_to_go_over_to(chain: Chain,
     cordwood_cli("topic", "create", chain.new)
     chain.put(chain.new, 10)
     made = load_pipeline(chain.directory / "enrich.py")
-    assert Route(chain.project, chain.writer, made, chain.bootstrap, chain.writer.edition("v2")).next_leg().is_last
+    assert (
+        Route(chain.project, chain.writer, made, Bootstrap(chain.bootstrap), chain.writer.edition("v2"))
+        .next_leg()
+        .is_last
+    )
     chain.put(chain.new, 3)
     assert lag() == 9, "six to the end of the old topic, and three in the new one"
     said = cordwood_cli("pipeline", "forget", "enrich", "v1", "--dry-run", *at)
@@ -115,11 +120,11 @@ def test_a_topic_that_a_reader_still_has_to_read_is_not_said_to_be_deletable(
     cordwood_cli("topic", "create", chain.new)
     made = load_pipeline(chain.directory / "enrich.py")
     cordwood_cli("pipeline", "swap", "enrich", *at)
-    Route(chain.project, chain.writer, made, chain.bootstrap, chain.writer.edition("v2")).next_leg()
+    Route(chain.project, chain.writer, made, Bootstrap(chain.bootstrap), chain.writer.edition("v2")).next_leg()
     place = Followed("enrich", chain.enriched, "v2", chain.new, 1)
     chain.reader.note_followed(chain.reader.edition("v1"), place)
     cordwood_cli("pipeline", "rollback", "enrich", *at)
-    Route(chain.project, chain.writer, made, chain.bootstrap, chain.writer.edition("v1")).next_leg()
+    Route(chain.project, chain.writer, made, Bootstrap(chain.bootstrap), chain.writer.edition("v1")).next_leg()
     said = cordwood_cli("pipeline", "forget", "enrich", "v2", "--yes", *at)
     assert f"topic {chain.new} is still there, and has to be until report went over to the next one" in said
 

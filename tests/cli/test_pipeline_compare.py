@@ -13,6 +13,7 @@ from tests.cli.conftest import Cordwood
 from tests.conftest import MakeTopic
 
 from cordwood.cli.pipeline.compared_outputs import _Comparing
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.model.failure import ExitCode
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.editions import Edition, PipelineState
@@ -183,9 +184,9 @@ def test_a_requeue_that_finds_nothing_ends_without_spark(stage: Stage) -> None:
     assert producer.flush(30) == 0
     state, edition = stage.state, stage.state.edition("v1")
     pipeline = load_pipeline(stage.file)
-    assert not has_nothing_to_requeue(pipeline, state, edition, stage.cordwood.bootstrap)
+    assert not has_nothing_to_requeue(pipeline, state, edition, Bootstrap(stage.cordwood.bootstrap))
 
-    id_ = topic_ids(stage.cordwood.bootstrap, [quarantine])[quarantine]
+    id_ = topic_ids(Bootstrap(stage.cordwood.bootstrap), [quarantine])[quarantine]
     write_plan(state, "v1", RequeuePlan(0, OffsetSet().with_offsets([(0, 0)]), None, id_))
     kept = {path: path.read_bytes() for path in state.directory.rglob("*") if path.is_file()}
     result = stage.cordwood.run("pipeline", "requeue", stage.file, "--dry-run")
@@ -200,7 +201,7 @@ def test_a_requeue_that_finds_nothing_ends_without_spark(stage: Stage) -> None:
     assert time.monotonic() - began < 60, "as long as no Spark takes on any machine"
     # Offsets mean nothing in a topic that was made again.
     write_plan(state, "v1", RequeuePlan(0, OffsetSet().with_offsets([(0, 0)]), None, "another"))
-    assert not has_nothing_to_requeue(pipeline, state, edition, stage.cordwood.bootstrap)
+    assert not has_nothing_to_requeue(pipeline, state, edition, Bootstrap(stage.cordwood.bootstrap))
 
 
 def test_a_requeue_that_is_not_possible_is_refused_before_spark_starts(stage: Stage) -> None:
@@ -225,7 +226,7 @@ def _has_read_all(stage: Stage, edition: str) -> None:
     """A checkpoint as Spark leaves it at the end of the log."""
     state = stage.state
     state.note_query(state.edition(edition), "a query")
-    ids = {name: id_ for name, id_ in topic_ids(stage.cordwood.bootstrap, [stage.topic]).items() if id_}
+    ids = {name: id_ for name, id_ in topic_ids(Bootstrap(stage.cordwood.bootstrap), [stage.topic]).items() if id_}
     state.note_inputs(state.edition(edition), ids)
     watermarks = {str(index): end for index, end in _ends(stage).items()}
     checkpoint = state.checkpoint(edition)
@@ -239,4 +240,4 @@ def _has_read_all(stage: Stage, edition: str) -> None:
 def _ends(stage: Stage) -> dict[int, int]:
     from cordwood.pipelines.execution.reading_here import log_ends
 
-    return dict(log_ends(stage.cordwood.bootstrap, [stage.topic])[stage.topic])
+    return dict(log_ends(Bootstrap(stage.cordwood.bootstrap), [stage.topic])[stage.topic])

@@ -58,7 +58,7 @@ class Chain:
         state = self.project.state(planned.pipeline.name)
         edition = state.edition(name)
         pipeline = bound(self.project, planned.pipeline, edition)
-        prepare_topics(pipeline, state, edition, shop.bootstrap)
+        prepare_topics(pipeline, state, edition, shop.brokers)
 
         def begin(once: bool) -> Running:
             again = state.edition(name)
@@ -67,14 +67,14 @@ class Chain:
                 state,
                 again,
                 shop.spark,
-                bootstrap_servers=shop.bootstrap,
+                bootstrap=shop.brokers,
                 once=once,
                 tell=shop.told.append,
             )
 
         def behind() -> int:
             position = committed_position(state.checkpoint(name))
-            return records_behind(shop.bootstrap, [topic.name for topic in pipeline.inputs.values()], position)
+            return records_behind(shop.brokers, [topic.name for topic in pipeline.inputs.values()], position)
 
         replay(begin, state, edition, follow=False, behind=behind, batch_rows=0, tell=shop.told.append)
 

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from tests.spark.conftest import Record
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.checkpoint import committed_position
 from cordwood.pipelines.editions.editions import Edition
@@ -31,6 +32,7 @@ class Workshop:
         self.project = Project(directory / "project")
         self.spark = spark
         self.bootstrap = bootstrap
+        self.brokers = Bootstrap(bootstrap)
         self.told: list[Event] = []
 
     def write(self, content: str) -> None:
@@ -58,17 +60,15 @@ class Workshop:
         pipeline = load_pipeline(self.file)
         state = self.project.state(pipeline.name)
         edition = edition_for(self.project, state, pipeline, starting=starting, fresh=fresh, now_ms=0)
-        prepare_topics(pipeline, state, edition, self.bootstrap)
+        prepare_topics(pipeline, state, edition, self.brokers)
         topics = [topic.name for topic in pipeline.inputs.values()]
 
         def begin(once: bool) -> Running:
             again = state.edition(edition.name)
-            return Running(
-                pipeline, state, again, self.spark, bootstrap_servers=self.bootstrap, once=once, tell=self.told.append
-            )
+            return Running(pipeline, state, again, self.spark, bootstrap=self.brokers, once=once, tell=self.told.append)
 
         def behind() -> int:
-            return records_behind(self.bootstrap, topics, committed_position(state.checkpoint(edition.name)))
+            return records_behind(self.brokers, topics, committed_position(state.checkpoint(edition.name)))
 
         replay(begin, state, edition, follow=False, behind=behind, batch_rows=0, tell=self.told.append)
         return state.edition(edition.name)

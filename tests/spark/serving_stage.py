@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from tests.deadline import eventually
 from tests.spark.conftest import Record
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.editions.project import table_path
 from cordwood.pipelines.execution.reading_here import committed_records
 
@@ -125,5 +126,5 @@ def is_gone(pid: int) -> bool:
 
 def written(topic: str, bootstrap: str) -> list[int]:
     """The numbers in the committed records of a topic."""
-    batches = committed_records(topic, bootstrap, ("value",))
+    batches = committed_records(topic, Bootstrap(bootstrap), ("value",))
     return sorted(json.loads(row["value"])["n"] for batch in batches for row in batch.to_pylist())

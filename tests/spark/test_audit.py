@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from cordwood.cli.app import app
 from cordwood.client.answers import LATEST, Isolation
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.client.cluster import Cluster
 from cordwood.client.settings import ClientSettings
 from cordwood.model.failure import ExitCode
@@ -26,7 +27,7 @@ NOW_MS = 1_700_000_000_000
 @pytest.fixture
 def audit(spark: SparkSession, broker: RunningBroker) -> Any:
     def audit(topic: str, **questions: Any) -> Report:
-        return running.audit(spark, Questions(broker.bootstrap, topic, **questions))
+        return running.audit(spark, Questions(Bootstrap(broker.bootstrap), topic, **questions))
 
     return audit
 
@@ -94,7 +95,7 @@ def test_transactions_are_neither_gaps_nor_duplicates(audit: Any, broker: Runnin
 def test_missing_offsets_are_named(spark: SparkSession) -> None:
     offsets = [*range(100), *range(103, 9000), *range(9001, 9500)]
     frame = spark.createDataFrame([Row(partition=0, offset=offset) for offset in offsets])
-    questions = Questions("nowhere", "orders")
+    questions = Questions(Bootstrap("nowhere"), "orders")
     found = running._gaps(frame, questions, {0: (0, 9600)}, compacted=False)
     assert (found.found, found.clean) == (104, False)
     assert [(each["first_offset"], each["end_offset"]) for each in found.samples] == [
@@ -111,7 +112,7 @@ def test_a_sequence_number_that_comes_twice_is_a_duplicate(spark: SparkSession) 
         return Row(partition=partition, offset=offset, producerId=producer, producerEpoch=0, sequence=sequence)
 
     rows = [row(0, 0, 7, 0), row(0, 1, 7, 1), row(0, 2, 7, 0), row(1, 0, 7, 0), row(0, 3, -1, -1), row(0, 4, -1, -1)]
-    found = running._duplicates(spark.createDataFrame(rows), Questions("nowhere", "orders"))
+    found = running._duplicates(spark.createDataFrame(rows), Questions(Bootstrap("nowhere"), "orders"))
     assert found.found == 1
     assert found.samples == ({"producerId": 7, "producerEpoch": 0, "sequence": 0, "places": ["0:0", "0:2"]},)
     assert found.remarks == ("2 records of producers without idempotence cannot be judged: name their event id",)

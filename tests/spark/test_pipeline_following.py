@@ -137,7 +137,8 @@ def test_a_run_that_goes_on_goes_over_by_itself(
     checkpoint = state.checkpoint("v1")
     try:
         eventually(
-            lambda: committed_position(checkpoint), to_be=log_ends(chain.reader.bootstrap, [f"{chain.name}.priced.v2"])
+            lambda: committed_position(checkpoint),
+            to_be=log_ends(chain.reader.brokers, [f"{chain.name}.priced.v2"]),
         )
     finally:
         running.stop()

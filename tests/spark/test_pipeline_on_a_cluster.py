@@ -11,6 +11,7 @@ from tests.spark.sink_query import Query
 from tests.spark.sink_stories import committed, values
 from tests.spark.test_pipeline_topics import setting
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.definition.replication import Replication
 from cordwood.pipelines.editions.project import Project
@@ -48,7 +49,7 @@ def test_the_death_of_a_broker_does_not_stop_the_writing_of_a_pipeline(cluster: 
     pipeline = load_pipeline(tmp_path / "pipeline.py")
     state = Project(tmp_path / "project").state("priced")
     edition = state.begin(pipeline, starting="earliest", now_ms=1)
-    made = prepare_topics(pipeline, state, edition, cluster.bootstrap)
+    made = prepare_topics(pipeline, state, edition, Bootstrap(cluster.bootstrap))
     assert made == ["orders.priced", "priced.quarantine"]
     queries = {topic: Query(cluster.bootstrap, topic) for topic in made}
 
@@ -80,7 +81,7 @@ def test_topics_with_fewer_replicas_than_their_input_are_told_with_the_command_t
         Written("narrow.aside", is_quarantine=True),
         Written("alone", replication=Replication(replicas=1)),
     ]
-    assert ensure_topics(cluster.bootstrap, written, ["wide"], told.append) == ["narrow.v2", "alone"]
+    assert ensure_topics(Bootstrap(cluster.bootstrap), written, ["wide"], told.append) == ["narrow.v2", "alone"]
     assert replicas(admin, "narrow.v2") == {3}, "at least those of the input"
     assert len(admin.list_topics(timeout=60).topics["narrow.v2"].partitions) == 4
     assert replicas(admin, "alone") == {1}, "as it was said"

@@ -240,7 +240,7 @@ def test_a_requeue_that_was_interrupted_loses_no_record_that_fails_again(
 def requeued(workshop: Workshop, name: str) -> int:
     state = workshop.project.state(name)
     pipeline = load_pipeline(workshop.file)
-    return Requeue(workshop.spark, pipeline, state, state.live_edition(), workshop.bootstrap).run(superseded=False).sent
+    return Requeue(workshop.spark, pipeline, state, state.live_edition(), workshop.brokers).run(superseded=False).sent
 
 
 def test_a_requeue_says_why_records_failed_again_and_status_counts_what_is_left(
@@ -267,7 +267,7 @@ def test_a_requeue_says_why_records_failed_again_and_status_counts_what_is_left(
     assert (quarantined(), by_input()) == (2, {"orders": 2})
     unlucky.write_text("14")
     pipeline = load_pipeline(workshop.file)
-    done = Requeue(workshop.spark, pipeline, state, state.live_edition(), workshop.bootstrap).run(superseded=False)
+    done = Requeue(workshop.spark, pipeline, state, state.live_edition(), workshop.brokers).run(superseded=False)
     assert (done.sent, done.failed_again, quarantined(), by_input()) == (2, 1, 1, {"orders": 1})
     ((origin, error),) = done.reasons
     assert (origin.topic, origin.offset) == (topic, 2)

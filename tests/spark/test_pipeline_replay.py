@@ -86,8 +86,8 @@ def test_a_new_version_is_built_beside_the_live_one_and_takes_its_place(
     assert all(each in here.samples for each in difference.samples)
     topics = (f"{name}.priced", f"{name}.priced.v2")
     for found in (
-        compare_topics(spark, "priced", topics, workshop.bootstrap, samples=4),
-        compare_topics_here("priced", topics, workshop.bootstrap, samples=4),
+        compare_topics(spark, "priced", topics, workshop.brokers, samples=4),
+        compare_topics_here("priced", topics, workshop.brokers, samples=4),
     ):
         assert (found.live_rows, found.fresh_rows, found.changed) == (4, 4, 4)
         assert (found.only_live, found.only_fresh) == (0, 0)
@@ -178,11 +178,11 @@ def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(
 
     def would_requeue() -> Chosen:
         pipeline = load_pipeline(workshop.file)
-        return Requeue(spark, pipeline, state, state.live_edition(), workshop.bootstrap).would_run(superseded=False)
+        return Requeue(spark, pipeline, state, state.live_edition(), workshop.brokers).would_run(superseded=False)
 
     def requeue(superseded: bool = False) -> tuple[int, int, list[str]]:
         pipeline = load_pipeline(workshop.file)
-        made = Requeue(spark, pipeline, state, state.live_edition(), workshop.bootstrap).run(superseded=superseded)
+        made = Requeue(spark, pipeline, state, state.live_edition(), workshop.brokers).run(superseded=superseded)
         return made.sent, made.failed_again, [str(origin) for origin in made.superseded]
 
     path = state.edition_directory("v1") / "requeue.json"
@@ -260,7 +260,7 @@ def test_what_a_replay_set_aside_goes_through_again_without_the_effects_that_it_
     swap(state, None, force=False, skip_effects=False, timeout_s=1)
     assert [row[0] for row in workshop.rows(name)] == ["o1"]
     version(2, 0)
-    done = Requeue(spark, load_pipeline(workshop.file), state, state.live_edition(), workshop.bootstrap)
+    done = Requeue(spark, load_pipeline(workshop.file), state, state.live_edition(), workshop.brokers)
     assert done.run(superseded=False).rows_out == {"scored": 1, "mails": 0}
     assert [row[0] for row in workshop.rows(name)] == ["o1", "o2"]
     assert [bytes(row["key"]) for row in load(f"{name}.mails", **READING).collect()] == [b"o2"]
@@ -269,7 +269,7 @@ def test_what_a_replay_set_aside_goes_through_again_without_the_effects_that_it_
     # again.
     rollback(state, timeout_s=1)
     version(1, 0)
-    done = Requeue(spark, load_pipeline(workshop.file), state, state.live_edition(), workshop.bootstrap)
+    done = Requeue(spark, load_pipeline(workshop.file), state, state.live_edition(), workshop.brokers)
     assert done.run(superseded=False).rows_out == {"scored": 1, "mails": 1}
 
 

@@ -12,6 +12,7 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Produce
 from tests.spark.pipeline_workshop import orders
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.execution.topics import existing_topics
 
 FILE = """
@@ -75,7 +76,7 @@ class Job:
     @property
     def made(self) -> tuple[set[str], list[str]]:
         """The topics and the editions that there are."""
-        topics = {topic for topic in existing_topics(self._bootstrap) if topic.startswith(self.name)}
+        topics = {topic for topic in existing_topics(Bootstrap(self._bootstrap)) if topic.startswith(self.name)}
         return topics, sorted(path.name for path in self.state.glob(f"{self.name}/editions/*"))
 
 

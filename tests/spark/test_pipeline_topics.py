@@ -11,6 +11,7 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Produce, Record, numbered
 from tests.spark.pipeline_workshop import Workshop, orders
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.editions import Edition
@@ -33,7 +34,7 @@ def test_a_topic_beside_the_live_one_is_its_likeness(
     other, quarantine = f"new-{uuid.uuid4().hex[:8]}", f"aside-{uuid.uuid4().hex[:8]}"
     topics = [Written(f"{declared}.v2", declared), Written(other), Written(quarantine, is_quarantine=True)]
     inputs = [make_topic(partitions=2), make_topic(partitions=1)]
-    assert ensure_topics(broker.bootstrap, topics, inputs) == [f"{declared}.v2", other, quarantine]
+    assert ensure_topics(Bootstrap(broker.bootstrap), topics, inputs) == [f"{declared}.v2", other, quarantine]
     there = admin.list_topics(timeout=30).topics
     assert len(there[f"{declared}.v2"].partitions) == 3
     assert len(there[other].partitions) == 2, "a new one is as wide as the widest input"
@@ -41,7 +42,7 @@ def test_a_topic_beside_the_live_one_is_its_likeness(
     assert setting(admin, other, "cleanup.policy") == "delete"
     assert setting(admin, quarantine, "retention.ms") == "-1"
     assert int(setting(admin, quarantine, "max.message.bytes") or 0) > 10 << 20, "what came compressed is larger now"
-    assert ensure_topics(broker.bootstrap, topics, inputs) == [], "they are there now"
+    assert ensure_topics(Bootstrap(broker.bootstrap), topics, inputs) == [], "they are there now"
 
 
 FILE = """
@@ -66,21 +67,21 @@ def test_what_a_forgotten_edition_has_written_is_not_taken_for_the_new_one_s(
         return state.make_edition(pipeline, starting="earliest", now_ms=2, replayed=True)
 
     first = replayed()
-    assert f"{name}.out.v1.2" in prepare_topics(pipeline, state, first, broker.bootstrap)
-    prepare_topics(pipeline, state, first, broker.bootstrap)  # repeated, as after an interruption
+    assert f"{name}.out.v1.2" in prepare_topics(pipeline, state, first, Bootstrap(broker.bootstrap))
+    prepare_topics(pipeline, state, first, Bootstrap(broker.bootstrap))  # repeated, as after an interruption
     put(f"{name}.out.v1.2", numbered(0, 3))
-    prepare_topics(pipeline, state, state.note_query(first, "a query"), broker.bootstrap)
+    prepare_topics(pipeline, state, state.note_query(first, "a query"), Bootstrap(broker.bootstrap))
     # The run was killed after the query began and before the edition had its id: it goes on from the query's position.
     state.checkpoint(first.name).mkdir()
     (state.checkpoint(first.name) / "metadata").write_text('{"id": "a query"}')
-    prepare_topics(pipeline, state, first, broker.bootstrap)
+    prepare_topics(pipeline, state, first, Bootstrap(broker.bootstrap))
     state.forget(first.name)
     again = replayed()
     assert again.name == first.name
     with pytest.raises(WrongState, match=rf"its topic {name}\.out\.v1\.2 has records already") as refused:
-        prepare_topics(pipeline, state, again, broker.bootstrap)
+        prepare_topics(pipeline, state, again, Bootstrap(broker.bootstrap))
     assert f"cordwood topic delete {name}.out.v1.2" in refused.value.hint
-    assert f"{name}.out.v1.3" in prepare_topics(pipeline, state, replayed(), broker.bootstrap)
+    assert f"{name}.out.v1.3" in prepare_topics(pipeline, state, replayed(), Bootstrap(broker.bootstrap))
 
 
 WRITES = """
@@ -119,18 +120,20 @@ def test_a_topic_that_is_deleted_within_a_batch_is_not_made_again_by_the_write(
     workshop.file.write_text(WRITES.format(**facts))
     put(topic, orders([1]))
     workshop.run()
-    assert deleted in existing_topics(broker.bootstrap)
+    assert deleted in existing_topics(Bootstrap(broker.bootstrap))
 
     marker.write_text(deleted)
     put(topic, [*orders([2]), Record(b"{nonsense")])
     with pytest.raises(Exception, match=f"Topic '{deleted}' does not exist"):
         workshop.run()
     assert not marker.exists()
-    assert deleted not in existing_topics(broker.bootstrap), "the broker creates topics that a producer asks for"
+    assert deleted not in existing_topics(Bootstrap(broker.bootstrap)), (
+        "the broker creates topics that a producer asks for"
+    )
     if which == "out":
         with pytest.raises(WrongState, match=rf"the topic {deleted} of edition v1 was deleted"):
             workshop.run()
-        assert deleted not in existing_topics(broker.bootstrap)
+        assert deleted not in existing_topics(Bootstrap(broker.bootstrap))
     else:
         (event,) = workshop.run()
         assert event["quarantined"] == 1
@@ -147,5 +150,5 @@ def test_what_was_to_be_sent_from_a_quarantine_that_was_deleted_holds_nobody_up(
     edition = state.note_query(state.begin(pipeline, starting="earliest", now_ms=1), "a query")
     write_plan(state, "v1", RequeuePlan(4, OffsetSet(), OffsetSet({0: ((0, 1),)}), "gone"))
     no_spark: Any = None
-    assert Requeue(no_spark, pipeline, state, edition, broker.bootstrap).run(superseded=False).sent == 0
+    assert Requeue(no_spark, pipeline, state, edition, Bootstrap(broker.bootstrap)).run(superseded=False).sent == 0
     assert read_plan(state, "v1") == RequeuePlan(4)

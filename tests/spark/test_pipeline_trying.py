@@ -64,7 +64,7 @@ class Try:
                 starting=starting,
                 records=records,
                 directory=str(self._workshop.project.directory),
-                bootstrap_servers=self._workshop.bootstrap,
+                servers=self._workshop.bootstrap,
                 as_json=as_json,
             )
         except typer.Exit as ended:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from cordwood.model.failure import ExitCode, Failure
 
-SERVERS = "bootstrap.servers"
 _OF_JAVA = frozenset({"sasl.jaas.config", "ssl.truststore.location", "ssl.truststore.certificates"})
 
 

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from cordwood.administration import CLIENT_ID
 from cordwood.administration.addresses import BrokerAddress
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.client.settings import Address
 from cordwood.model.errors import ErrorCode, code_name
 from cordwood.model.failure import ExitCode, Failure, near_names
@@ -141,8 +142,7 @@ class Connection:
 
     @property
     def _servers(self) -> list[Address]:
-        """The addresses of `bootstrap_servers`, for questions that librdkafka does not ask."""
-        return [self.address(*parse_server(server)) for server in self.bootstrap_servers.split(",")]
+        return addresses_of(Bootstrap(self.bootstrap_servers, self.security))
 
     def _wait_for(self, future: Future[T]) -> None:
         """Waits until the answer is there, the time is over, or a log-in or a handshake has failed."""
@@ -289,6 +289,22 @@ def reachable_family(bootstrap_servers: str) -> str:
         "start a broker with `cordwood serve`, or name another with --bootstrap-server or CORDWOOD_BOOTSTRAP",
         ExitCode.NOT_REACHABLE,
     )
+
+
+def reach(bootstrap: Bootstrap) -> None:
+    """Raises Failure at once if no broker takes a connection, or if brokers and client do not trust each other."""
+    reachable_family(bootstrap.servers)
+    if bootstrap.security != PLAIN_TEXT:
+        from cordwood.administration.asking import prove
+
+        prove(addresses_of(bootstrap), _PROVEN_WITHIN_S)
+
+
+def addresses_of(bootstrap: Bootstrap) -> list[Address]:
+    """The addresses that are named, for questions that librdkafka does not ask."""
+    return [
+        BrokerAddress(*parse_server(server), security=bootstrap.security) for server in bootstrap.servers.split(",")
+    ]
 
 
 def parse_server(text: str) -> Address:

@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers, TopicName
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
+from cordwood.cli.terminal.options import DEFAULT_TIMEOUT_S, AsJson, TopicName
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
+    from cordwood.client.bootstrap import Bootstrap
     from cordwood.pipelines.audit.report import Finding, Questions, Report
 
 CHECKS = ("split-keys", "inversions", "duplicates", "gaps", "skew")
@@ -38,7 +40,8 @@ def audit(
         float, typer.Option(min=1.0, help="Report a partition with more than this many times its fair share.")
     ] = 2.0,
     master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    servers: Servers = None,
+    client_config: ClientConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Read a whole topic on Spark and report faults in its history.
@@ -50,13 +53,15 @@ def audit(
         import pyspark  # noqa: F401
     except ImportError:
         raise Failure("SPARK_MISSING", "the audit runs on Spark", "in a clone: pip install '.[spark]'") from None
-    from cordwood.administration.connection import Connection
     from cordwood.administration.topic.view import partition_indexes
     from cordwood.cli.terminal.output import print_json, remark
+    from cordwood.client.bootstrap import Bootstrap
 
-    questions = _questions(topic, event_id, fail_on, samples, skew_ratio, bootstrap_servers)
+    connection = connect(servers, DEFAULT_TIMEOUT_S, client_config)
+    bootstrap = Bootstrap(connection.bootstrap_servers, connection.security)
+    questions = _questions(topic, event_id, fail_on, samples, skew_ratio, bootstrap)
     # Spark takes seconds to start, and its client a minute to give up on a missing broker.
-    partition_indexes(Connection(bootstrap_servers), topic)
+    partition_indexes(connection, topic)
     if not as_json:
         remark(f"Spark reads all of {topic} ({master}) ...")
     report = _run(questions, master)
@@ -74,13 +79,13 @@ def _questions(
     fail_on: list[str] | None,
     samples: int,
     skew_ratio: float,
-    bootstrap_servers: str,
+    bootstrap: "Bootstrap",
 ) -> "Questions":
     from cordwood.pipelines.audit.report import FAILING, BadQuestion, Check, EventId, Questions
 
     try:
         return Questions(
-            bootstrap_servers,
+            bootstrap,
             topic,
             EventId.parse(event_id) if event_id is not None else None,
             samples,

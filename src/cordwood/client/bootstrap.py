@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cordwood.client.settings import ClientSettings, parse_bootstrap
+from cordwood.client.settings import ClientSettings
 from cordwood.security.connection_settings import PLAIN_TEXT, Security, parse_security
 
 SERVERS: Final = "bootstrap.servers"
@@ -14,6 +15,8 @@ SERVERS: Final = "bootstrap.servers"
 
 @dataclass(frozen=True)
 class Bootstrap:
+    """Its texts have no secret, except that of `to_text`."""
+
     servers: str
     """`host:port` of some brokers, separated by commas."""
     security: Security = PLAIN_TEXT
@@ -28,9 +31,7 @@ class Bootstrap:
             return cls(given)
         if not given.get(SERVERS):
             raise ValueError(f"{SERVERS} is missing: say where the brokers are, as host:9092")
-        found = cls(given[SERVERS], parse_security(given))
-        parse_bootstrap(found.servers, found.security.protocol)
-        return found
+        return cls(given[SERVERS], parse_security(given))
 
     def __str__(self) -> str:
         return self.servers
@@ -38,3 +39,14 @@ class Bootstrap:
     def settings(self, **others: Any) -> ClientSettings:
         """The settings of a client of ours; `others` are fields of them."""
         return ClientSettings(self.servers, security=self.security, **others)
+
+    def for_librdkafka(self) -> dict[str, str]:
+        return {SERVERS: self.servers, **self.security.for_librdkafka()}
+
+    def to_text(self) -> str:
+        """A text for another process of the same program. It has the secrets."""
+        return json.dumps(self.for_librdkafka())
+
+    @classmethod
+    def from_text(cls, text: str) -> Bootstrap:
+        return cls.of(json.loads(text))

@@ -3,8 +3,12 @@
 The client retries inside; an error that reaches the caller is final, or its time is up.
 """
 
+from typing import Final, NamedTuple
+
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
+from cordwood.model.operations import Operation, ResourceKind
+from cordwood.wire.apis import ApiKey
 
 
 class ClientError(Exception):
@@ -114,11 +118,47 @@ def error_code(code: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+RIGHTS: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: {
+        ApiKey.METADATA: Operation.DESCRIBE,
+        ApiKey.LIST_OFFSETS: Operation.DESCRIBE,
+        ApiKey.OFFSET_FETCH: Operation.DESCRIBE,
+        ApiKey.DESCRIBE_CONFIGS: Operation.DESCRIBE_CONFIGS,
+        ApiKey.FETCH: Operation.READ,
+        ApiKey.OFFSET_COMMIT: Operation.READ,
+        ApiKey.TXN_OFFSET_COMMIT: Operation.READ,
+        ApiKey.PRODUCE: Operation.WRITE,
+    },
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: {
+        ApiKey.FIND_COORDINATOR: Operation.DESCRIBE,
+        ApiKey.OFFSET_FETCH: Operation.DESCRIBE,
+        ApiKey.OFFSET_COMMIT: Operation.READ,
+        ApiKey.TXN_OFFSET_COMMIT: Operation.READ,
+        ApiKey.ADD_OFFSETS_TO_TXN: Operation.READ,
+        ApiKey.DELETE_GROUPS: Operation.DELETE,
+    },
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: {
+        ApiKey.FIND_COORDINATOR: Operation.DESCRIBE,
+        ApiKey.INIT_PRODUCER_ID: Operation.WRITE,
+        ApiKey.PRODUCE: Operation.WRITE,
+        ApiKey.ADD_OFFSETS_TO_TXN: Operation.WRITE,
+        ApiKey.TXN_OFFSET_COMMIT: Operation.WRITE,
+        ApiKey.END_TXN: Operation.WRITE,
+        ApiKey.FAMILY_JOIN: Operation.WRITE,
+        ApiKey.FAMILY_RENEW: Operation.WRITE,
+        ApiKey.FAMILY_DECIDE: Operation.WRITE,
+        ApiKey.FAMILY_RECALL: Operation.DESCRIBE,
+    },
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: {
+        ApiKey.INIT_PRODUCER_ID: Operation.IDEMPOTENT_WRITE,
+        ApiKey.DESCRIBE_LOG_DIRS: Operation.DESCRIBE,
+    },
+}
+"""The right that a client lacks when a broker refuses a request with an error code. A test compares it with brokers'
+own table."""
+_KINDS: Final = {kind.refusal: kind for kind in ResourceKind}
+
 ADVICE = {
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the client may not use this topic; ask for the right",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the client may not use this group; ask for the right",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the client lacks a right on the cluster",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the client may not use this transactional id",
     ErrorCode.MESSAGE_TOO_LARGE: "the batch is larger than the topic's max.message.bytes",
     ErrorCode.RECORD_LIST_TOO_LARGE: "the batch is larger than a segment of the topic",
     ErrorCode.INVALID_PRODUCER_EPOCH: "a newer producer with this id has taken over; this one has to stop",
@@ -139,7 +179,27 @@ ADVICE = {
 }
 
 
-def refusal(code: ErrorCode, asked: str, message: str | None = None) -> RequestRefused:
-    """The error for a refused request. `asked` is a phrase like "broker 1 (host:port) refused Fetch of …"."""
-    advice = message or ADVICE.get(code, "")
+class Asked(NamedTuple):
+    """A request that a broker refused."""
+
+    api_key: int
+    text: str
+    """A phrase like "broker 1 (host:port) refused Fetch of …"."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def refusal(code: ErrorCode, asked: Asked | str, message: str | None = None) -> RequestRefused:
+    """The error for a refused request, with the broker's own message or ours."""
+    advice = message or _missing_right(code, asked) or ADVICE.get(code, "")
     return RequestRefused(code, f"{asked}: {code.name}{f' ({advice})' if advice else ''}")
+
+
+def _missing_right(code: ErrorCode, asked: Asked | str) -> str:
+    """The right that the client lacks; "" if the refusal is about something else."""
+    if code not in RIGHTS:
+        return ""
+    operation = RIGHTS[code].get(ApiKey(asked.api_key)) if isinstance(asked, Asked) else None
+    what = f"one on the {_KINDS[code]}" if operation is None else f"{operation} of the {_KINDS[code]}"
+    return f"the right is missing: {what}; `cordwood acl explain` says which rule decides"

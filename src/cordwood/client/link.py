@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from cordwood.client.connection import Bytes, Connection
-from cordwood.client.errors import BrokerUnreachable
+from cordwood.client.errors import Asked, BrokerUnreachable
 from cordwood.client.settings import Address, ClientSettings
 from cordwood.client.versions import BrokerVersions, negotiate
 from cordwood.security.connection_settings import PLAIN_TEXT, Security
@@ -135,9 +135,9 @@ class Link:
     ) -> Response:
         return self.begin(api_key, values, at_most=at_most, wait_ms=wait_ms).answer()
 
-    def was_asked(self, api_key: int, about: str) -> str:
-        """The beginning of a message about a refused request."""
-        return f"{self.name} refused {APIS[api_key].name} {about}"
+    def was_asked(self, api_key: int, about: str) -> Asked:
+        """A request that the broker refused."""
+        return Asked(api_key, f"{self.name} refused {APIS[api_key].name} {about}")
 
 
 def single_request(

@@ -92,7 +92,7 @@ def pipeline_test(
 
     def make(pipeline: "Pipeline") -> "PipelineTest":
         directory = tmp_path / "pipelines" / pipeline.name
-        return PipelineTest(pipeline, cordwood_spark, cordwood.bootstrap_servers, directory)
+        return PipelineTest(pipeline, cordwood_spark, cordwood.client_settings(), directory)
 
     return make
 

@@ -1,6 +1,6 @@
 """The metrics of pipelines, for Prometheus, in the process that supervises them: made of the events of all of them.
 
-    with PipelineMonitor(project, bootstrap_servers, "127.0.0.1:9405") as monitor:
+    with PipelineMonitor(project, bootstrap, "127.0.0.1:9405") as monitor:
         ...
         monitor.heard(event)            # each event of each pipeline, from any thread
 
@@ -39,14 +39,14 @@ class PipelineMonitor:
     """Shows the metrics of all pipelines of a project whose events it hears."""
 
     def __init__(
-        self, project: Project, bootstrap_servers: str, address: str, *, look_every_s: float = LOOK_EVERY_S
+        self, project: Project, bootstrap: Bootstrap, address: str, *, look_every_s: float = LOOK_EVERY_S
     ) -> None:
         self._project = project
         with _refused():
             self._endpoint = Endpoint(address)
         self._lock = threading.Lock()
         self._counts: dict[Who, Counts] = {}
-        self._inputs = InputWatch(Bootstrap.of(bootstrap_servers), every_s=look_every_s)
+        self._inputs = InputWatch(bootstrap, every_s=look_every_s)
 
     def __enter__(self) -> Self:
         """Listens from now on. Raises WrongAddress."""

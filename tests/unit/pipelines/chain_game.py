@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
@@ -107,7 +108,7 @@ class Game:
         state = self.state(name)
         out = state.edition(edition).topics[WRITES[name]]
         self.topics.setdefault(out, [])
-        route = Route(self.project, state, made, "", state.edition(edition), ends=self.ends)
+        route = Route(self.project, state, made, Bootstrap(""), state.edition(edition), ends=self.ends)
         for _ in range(batches):
             leg = route.next_leg()
             route.edition = state.note_inputs(

@@ -13,6 +13,7 @@ from cordwood.cli.pipeline.foreground import asked_again, telling
 from cordwood.cli.pipeline.options import failure_of_brokers
 from cordwood.cli.pipeline.target import Found, find
 from cordwood.cli.terminal.doing import Doing
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.client.errors import BrokerUnreachable, RequestRefused, SecurityFailure
 from cordwood.model.back_off import BackOff
 from cordwood.model.errors import ErrorCode
@@ -79,7 +80,7 @@ def test_a_question_is_asked_again_until_the_broker_is_back(
             broker.start()
 
     def question() -> set[str]:
-        return existing_topics(broker.address, timeout_s=1)
+        return existing_topics(Bootstrap(broker.address), timeout_s=1)
 
     tries = Tries(1_000, QUICK)
     assert asked_again(question, asked.found, asked.edition, tell, tries) == set()

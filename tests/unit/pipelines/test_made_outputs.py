@@ -7,6 +7,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.deadline import eventually
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.embedded import Broker
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
@@ -28,8 +29,8 @@ def test_a_topic_that_was_made_again_has_records_only_if_it_has(tmp_path: Path) 
     state = Project(tmp_path / "project").state("price")
     edition = state.begin(pipeline, starting="earliest", now_ms=1)
     with Broker() as broker:
-        servers = broker.bootstrap_servers
-        admin = AdminClient({"bootstrap.servers": servers})
+        servers = Bootstrap(broker.bootstrap_servers)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
         def make() -> None:
             admin.create_topics([NewTopic("priced", 1)])["priced"].result(60)

@@ -10,6 +10,7 @@ pytest.importorskip("deltalake")
 
 from deltalake import DeltaTable  # noqa: E402
 
+from cordwood.client.bootstrap import Bootstrap  # noqa: E402
 from cordwood.pipelines.definition.definition import pipeline, topic  # noqa: E402
 from cordwood.pipelines.definition.table_output import table  # noqa: E402
 from cordwood.pipelines.editions.events import Spent  # noqa: E402
@@ -24,7 +25,9 @@ def test_a_commit_leaves_the_change_of_every_table_that_took_the_batch(tmp_path:
         lambda rows: {"one": rows, "two": rows}
     )
     places: dict[str, Path] = {name: tmp_path / name for name in ("first", "second")}
-    outputs = Outputs(made, Place(places, {}, tmp_path / "staging", "nowhere:9092", "v1"), "q", replaying=False)
+    outputs = Outputs(
+        made, Place(places, {}, tmp_path / "staging", Bootstrap("nowhere:9092"), "v1"), "q", replaying=False
+    )
     schema = pa.schema([("n", pa.int64())])
 
     def work() -> Work:

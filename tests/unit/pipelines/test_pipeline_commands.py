@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from cordwood.cli.app import app
 from cordwood.cli.pipeline.options import refusals
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.client.cluster import Cluster
 from cordwood.client.settings import ClientSettings
 from cordwood.model.failure import ExitCode, Failure
@@ -350,7 +351,7 @@ def test_brokers_that_are_lost_in_the_middle_of_a_command_end_it_with_words() ->
         with Cluster(ClientSettings("127.0.0.1:1", retry_timeout_ms=100)) as cluster:
             cluster.topics(["orders"])
 
-    for ask in (lambda: existing_topics("127.0.0.1:1", timeout_s=0.1), ask_as_pipelines_do):
+    for ask in (lambda: existing_topics(Bootstrap("127.0.0.1:1"), timeout_s=0.1), ask_as_pipelines_do):
         with pytest.raises(Failure, match="the brokers were lost on the way: ") as caught, refusals():
             ask()
         assert caught.value.exit_code is ExitCode.NOT_REACHABLE

@@ -21,6 +21,7 @@ from cordwood.cli.app import app
 from cordwood.cli.pipeline import foreground
 from cordwood.cli.pipeline.target import find
 from cordwood.cli.terminal.doing import Doing
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.project import Project
@@ -82,7 +83,7 @@ class Run:
                 find("enrich", str(self.directory / "project")),
                 edition,
                 lock,
-                bootstrap_servers="127.0.0.1:1",
+                bootstrap=Bootstrap("127.0.0.1:1"),
                 once=True,
                 replay=False,
                 max_restarts=0,

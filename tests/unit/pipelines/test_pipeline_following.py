@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import InvalidDefinition, NotFound, WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
@@ -102,7 +103,7 @@ class World:
         edition = state.edition(name)
         out = next(iter(edition.topics.values()))
         self.topics.setdefault(out, [])
-        route = Route(self.project, state, made, "", edition, ends=self.ends)
+        route = Route(self.project, state, made, Bootstrap(""), edition, ends=self.ends)
         done: list[int] = []
         for _ in range(batches):
             leg = route.next_leg()

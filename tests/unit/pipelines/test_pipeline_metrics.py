@@ -14,11 +14,12 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.deadline import eventually
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.embedded import Broker
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.monitoring import PipelineMonitor, WrongAddress
 
-NOWHERE = "127.0.0.1:1"
+NOWHERE = Bootstrap("127.0.0.1:1")
 """An address at which no broker listens."""
 V1: dict[str, Any] = {"pipeline": "orders", "edition": "v1", "version": 1}
 BATCH: dict[str, Any] = {
@@ -125,7 +126,7 @@ def test_lag_and_time_to_data_loss_are_those_of_now(project: Project) -> None:
         for topic in ("orders", "kept"):
             broker.log.append_many(topic, [(None, str(number)) for number in range(10)])
         finished_batch(project, {"orders": {"0": 4}, "kept": {"0": 10}})
-        with PipelineMonitor(project, broker.bootstrap_servers, "127.0.0.1:0", look_every_s=0.05) as monitor:
+        with PipelineMonitor(project, Bootstrap(broker.bootstrap_servers), "127.0.0.1:0", look_every_s=0.05) as monitor:
             monitor.heard({**V1, "event": "started"})
             eventually(lambda: of_input(monitor, "lag_records"), to_be=6, what="the lag")
             to_loss_s = of_input(monitor, "time_to_data_loss_seconds")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
@@ -51,7 +52,7 @@ def test_nothing_is_sent_again_before_a_batch_that_was_begun_is_finished(
     assert unfinished_batch(state.checkpoint("v1")) is None
     (state.checkpoint("v1") / "offsets" / "1").write_text("v1\n{}\n" + json.dumps({"orders": {"0": 7}}))
     with pytest.raises(WrongState, match="has begun batch 1 and not finished it"):
-        Requeue(NO_SPARK, pipeline, state, state.edition("v1"), "nowhere:1").run(superseded=True)
+        Requeue(NO_SPARK, pipeline, state, state.edition("v1"), Bootstrap("nowhere:1")).run(superseded=True)
 
 
 def test_nothing_is_read_before_a_requeue_that_was_begun_is_finished(state: PipelineState, pipeline: Pipeline) -> None:
@@ -65,7 +66,7 @@ def test_nothing_is_read_before_a_requeue_that_was_begun_is_finished(state: Pipe
             state,
             state.edition("v1"),
             NO_SPARK,
-            bootstrap_servers="nowhere:1",
+            bootstrap=Bootstrap("nowhere:1"),
             once=True,
             tell=lambda event: None,
         )

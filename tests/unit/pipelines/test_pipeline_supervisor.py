@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 from tests.deadline import eventually
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.model.back_off import BackOff
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions.run_lock import RunLock, holder
 from cordwood.pipelines.process.supervisor import Supervisor
 from cordwood.pipelines.process.worker import GO_ON, Orders
+from cordwood.security.connection_settings import ClientLogIn, Security
 
 ORDERS = Orders(
     file="p.py",
     pipeline="p",
     directory=".",
     edition="v1",
-    bootstrap_servers="localhost:9092",
     once=False,
     replay=False,
     beside=".",
@@ -33,6 +34,7 @@ PREAMBLE = """
 import json, os, sys, time
 from pathlib import Path
 orders = json.loads(sys.argv[1])
+connection = json.loads(sys.stdin.readline())
 def tell(**event):
     os.write(orders["events"], (json.dumps({"pipeline": "p", "edition": "v1", **event}) + "\\n").encode())
 def fail(code, message="it broke"):
@@ -66,6 +68,7 @@ class Stage:
         tell = self.told.append
         return Supervisor(
             ORDERS,
+            Bootstrap("localhost:9092", Security(sasl=ClientLogIn("SCRAM-SHA-256", "alice", "s3cret"))),
             self.lock,
             log,
             lambda event: tell(dict(event)),
@@ -91,6 +94,15 @@ def test_a_failed_worker_is_started_again_until_it_is_done(stage: Stage) -> None
     assert made.run() is None
     assert [event.get("again_in_s") for event in stage.told] == [0.01, 0.02, None]
     assert stage.kinds() == ["failed", "failed", "ended"]
+
+
+def test_a_worker_gets_the_password_and_its_arguments_have_none(stage: Stage) -> None:
+    made = stage.supervisor(
+        "own = Path('/proc/self/cmdline').read_text() + Path('/proc/self/environ').read_text()\n"
+        "tell(event='ended', reason=f\"{connection['sasl.password']} {'s3cret' in own}\")"
+    )
+    assert made.run() is None
+    assert stage.told[0]["reason"] == "s3cret False"
 
 
 def test_failures_in_a_row_are_given_up_and_a_batch_done_begins_the_count_again(stage: Stage) -> None:

@@ -13,6 +13,7 @@ from tests.deadline import eventually
 from typer.testing import CliRunner
 
 from cordwood.cli.app import app
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.model.back_off import BackOff
 from cordwood.pipelines.editions.control import Command, Request
 from cordwood.pipelines.editions.control import Serving as Control
@@ -33,6 +34,7 @@ lives = Path("lives")
 life = int(lives.read_text()) + 1 if lives.exists() else 1
 lives.write_text(str(life))
 there = set()
+sys.stdin.readline()  # the connection
 for line in sys.stdin:
     order = json.loads(line)
     name = order.get("pipeline")
@@ -79,7 +81,7 @@ class Play:
             self.control,
             lambda event: self.told.append(dict(event)),
             directory=directory,
-            bootstrap_servers="",
+            bootstrap=Bootstrap(""),
             once=once,
             python_bytes=python_bytes,
             command=(sys.executable, str(script)),

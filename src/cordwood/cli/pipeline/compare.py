@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from cordwood.cli.pipeline.options import Directory, PipelineName, refusals
-from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, bootstrap_of
+from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import print_json, print_table, remark, say
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.cli.pipeline.compared_outputs import Compared
+    from cordwood.client.bootstrap import Bootstrap
     from cordwood.pipelines.comparison.on_spark import Comparison
     from cordwood.pipelines.editions.editions import Edition, PipelineState
 
@@ -33,7 +35,8 @@ def compare_editions(
     ] = 5,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 5 if anything differs.")] = False,
     directory: Directory = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    servers: Servers = None,
+    client_config: ClientConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare the live tables and topics with those of a replay: counts, keys that differ, samples.
@@ -45,6 +48,7 @@ def compare_editions(
         from cordwood.pipelines.definition.errors import WrongState, shown_path
         from cordwood.pipelines.editions.project import Project
 
+        bootstrap = bootstrap_of(servers, client_config)
         project = Project(directory)
         state = project.known(name)
         name = state.name
@@ -56,7 +60,7 @@ def compare_editions(
                 f"`cordwood pipeline replay {shown_path(live.source_file)}` builds one",
             )
         together = project.sets.beside(name, other.name)
-        judged = judge(state, live, other, bootstrap_servers, samples)
+        judged = judge(state, live, other, bootstrap, samples)
     if not judged.found.outputs and not judged.found.unwritten:
         raise Failure(
             "NOTHING_TO_COMPARE",
@@ -107,13 +111,13 @@ class Judged(NamedTuple):
             remark(f"They have not read the same: {live.name} {first:,} records more, {fresh.name} {second:,} more.")
 
 
-def judge(state: "PipelineState", live: "Edition", fresh: "Edition", bootstrap_servers: str, samples: int) -> Judged:
+def judge(state: "PipelineState", live: "Edition", fresh: "Edition", bootstrap: "Bootstrap", samples: int) -> Judged:
     from cordwood.cli.pipeline.compared_outputs import compared
     from cordwood.pipelines.editions.checkpoint import committed_position
     from cordwood.pipelines.editions.positions import lacking
 
     read, reads = (committed_position(state.checkpoint(each.name)) for each in (live, fresh))
-    found = compared(state, live, fresh, bootstrap_servers, samples)
+    found = compared(state, live, fresh, bootstrap, samples)
     return Judged(state.name, live, fresh, found, (lacking(read, reads), lacking(reads, read)))
 
 

@@ -15,6 +15,8 @@ from cordwood.pipelines.formats.table_formats import snapshot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cordwood.client.bootstrap import Bootstrap
+
 _ROWS_IN_A_MOMENT: Final = 20_000
 
 
@@ -31,20 +33,20 @@ class Compared:
         return not self.unwritten and all(each.is_equal for each in self.outputs)
 
 
-def compared(state: PipelineState, live: Edition, fresh: Edition, bootstrap_servers: str, samples: int) -> Compared:
+def compared(state: PipelineState, live: Edition, fresh: Edition, bootstrap: "Bootstrap", samples: int) -> Compared:
     """Compares the outputs of two editions. Outputs that both editions share are not compared."""
     with Doing() as doing:
-        return _Comparing(state, live, fresh, bootstrap_servers, samples, doing).all()
+        return _Comparing(state, live, fresh, bootstrap, samples, doing).all()
 
 
 class _Comparing:
     def __init__(
-        self, state: PipelineState, live: Edition, fresh: Edition, bootstrap_servers: str, samples: int, doing: Doing
+        self, state: PipelineState, live: Edition, fresh: Edition, bootstrap: "Bootstrap", samples: int, doing: Doing
     ) -> None:
         self._state = state
         self._live = live
         self._fresh = fresh
-        self._servers = bootstrap_servers
+        self._bootstrap = bootstrap
         self._samples = samples
         self._doing = doing
         self._spark: SparkSession | None = None
@@ -60,9 +62,9 @@ class _Comparing:
             if self._fresh.topics.get(name, topic) != topic
         }
         if pairs:
-            from cordwood.administration.connection import reachable_family
+            from cordwood.administration.connection import reach
 
-            reachable_family(self._servers)
+            reach(self._bootstrap)
         for name, topics in pairs.items():
             self._add(found, "topic", name, self._topic(name, topics))
         return found
@@ -95,13 +97,13 @@ class _Comparing:
     def _topic(self, name: str, topics: tuple[str, str]) -> Comparison | None:
         from cordwood.pipelines.execution.reading_here import topic_ids
 
-        if len(topic_ids(self._servers, topics)) < 2:
+        if len(topic_ids(self._bootstrap, topics)) < 2:
             return None
-        if topics_fit(topics, self._servers):
-            return compare_topics_here(name, topics, self._servers, self._samples)
+        if topics_fit(topics, self._bootstrap):
+            return compare_topics_here(name, topics, self._bootstrap, self._samples)
         spark = self._session()
         self._doing.show(f"Comparing the topics {topics[0]} and {topics[1]} …")
-        return compare_topics(spark, name, topics, self._servers, self._samples)
+        return compare_topics(spark, name, topics, self._bootstrap, self._samples)
 
     def _session(self) -> "SparkSession":
         if self._spark is None:

@@ -32,20 +32,21 @@ from cordwood.pipelines.process.tries import Tries
 from cordwood.pipelines.process.worker import Orders
 
 if TYPE_CHECKING:
+    from cordwood.client.bootstrap import Bootstrap
     from cordwood.pipelines.monitoring import PipelineMonitor
 
 T = TypeVar("T")
 
 
 @contextmanager
-def metrics_at(address: str | None, project: Project, bootstrap_servers: str) -> "Iterator[PipelineMonitor | None]":
+def metrics_at(address: str | None, project: Project, bootstrap: "Bootstrap") -> "Iterator[PipelineMonitor | None]":
     """The endpoint for Prometheus at this address, while the block runs; None without an address."""
     if address is None:
         yield None
         return
     from cordwood.pipelines.monitoring import PipelineMonitor
 
-    with PipelineMonitor(project, bootstrap_servers, address) as monitor:
+    with PipelineMonitor(project, bootstrap, address) as monitor:
         remark(f"Metrics: {monitor.url}")
         yield monitor
 
@@ -55,7 +56,7 @@ def run_in_foreground(
     edition: Edition,
     lock: RunLock,
     *,
-    bootstrap_servers: str,
+    bootstrap: "Bootstrap",
     once: bool,
     replay: bool,
     max_restarts: int,
@@ -78,7 +79,6 @@ def run_in_foreground(
         pipeline=found.pipeline.name,
         directory=str(found.project.directory),
         edition=edition.name,
-        bootstrap_servers=bootstrap_servers,
         once=once,
         replay=replay,
         beside=str(found.source_file.parent),
@@ -91,6 +91,7 @@ def run_in_foreground(
     limit_bytes = python_bytes or default_limit_bytes()
     supervisor = Supervisor(
         orders,
+        bootstrap,
         lock,
         log,
         tell,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.pipeline.options import Directory, refusals
-from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, bootstrap_of
+from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.failure import ExitCode
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from cordwood.cli.pipeline.drawn_graph import Flow, Graph, Node
     from cordwood.cli.pipeline.view import EditionView
+    from cordwood.client.bootstrap import Bootstrap
     from cordwood.pipelines.definition.definition import Pipeline
     from cordwood.pipelines.definition.project_files import Edge, Fault
     from cordwood.pipelines.editions.editions import PipelineState
@@ -34,7 +36,8 @@ def pipeline_graph(
         str | None, typer.Option("--svg", metavar="FILE", help="Draw it into this file, too.", show_default=False)
     ] = None,
     directory: Directory = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    servers: Servers = None,
+    client_config: ClientConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which pipeline feeds which: topics, tables, live editions, lag, rows a second, quarantine.
@@ -47,15 +50,16 @@ def pipeline_graph(
         from cordwood.pipelines.definition.project_files import check_project, edges_between, load_project
         from cordwood.pipelines.editions.project import Project
 
+        bootstrap = bootstrap_of(servers, client_config)
         project = Project(directory)
         if files is None:
             pipelines, faults = _kept(project)
         else:
             loaded = load_project(Path(files))
             pipelines, faults = dict(loaded.pipelines), list(loaded.faults)
-        topics, silence = _topics(bootstrap_servers)
+        topics, silence = _topics(bootstrap)
         faults += check_project(pipelines.values(), topics=topics, elsewhere=_elsewhere(project))
-        graph = _graph(project, pipelines, edges_between(pipelines.values()), faults, silence, bootstrap_servers)
+        graph = _graph(project, pipelines, edges_between(pipelines.values()), faults, silence, bootstrap)
         if svg_file is not None:
             Path(svg_file).write_text(svg(graph), encoding="utf-8")
     if as_json:
@@ -120,16 +124,17 @@ def _elsewhere(project: "Project") -> dict[str, list[str]]:
     return {state.name: list(state.live_edition().topics) for state in project.pipelines() if state.live() is not None}
 
 
-def _topics(bootstrap_servers: str) -> "tuple[Collection[str] | None, str | None]":
+def _topics(bootstrap: "Bootstrap") -> "tuple[Collection[str] | None, str | None]":
     """The topics that there are; else the reason why they are not known."""
-    from confluent_kafka import KafkaException
-
+    from cordwood.client.errors import ClientError, SecurityFailure
     from cordwood.pipelines.execution.topics import existing_topics
 
     try:
-        return existing_topics(bootstrap_servers), None
-    except KafkaException:
-        return None, f"{bootstrap_servers} does not answer"
+        return existing_topics(bootstrap), None
+    except SecurityFailure as refused:
+        return None, str(refused)
+    except ClientError:
+        return None, f"{bootstrap} does not answer"
 
 
 def _graph(
@@ -138,7 +143,7 @@ def _graph(
     edges: "Sequence[Edge]",
     faults: "Sequence[Fault]",
     silence: str | None,
-    bootstrap_servers: str,
+    bootstrap: "Bootstrap",
 ) -> "Graph":
     from cordwood.cli.pipeline.drawn_graph import Graph
 
@@ -150,7 +155,7 @@ def _graph(
                 pipeline,
                 {topic.name: writers.get((name, topic.name), "") for topic in pipeline.inputs.values()},
                 [fault.error.message for fault in faults if name in fault.pipelines],
-                None if silence is not None else bootstrap_servers,
+                None if silence is not None else bootstrap,
             )
             for name, pipeline in pipelines.items()
         }
@@ -162,7 +167,7 @@ def _node(
     pipeline: "Pipeline",
     inputs: "Mapping[str, str]",
     trouble: list[str],
-    bootstrap_servers: str | None,
+    bootstrap: "Bootstrap | None",
 ) -> "Node":
     from cordwood.cli.pipeline.drawn_graph import Node
     from cordwood.cli.pipeline.view import LagNow, editions_of
@@ -170,7 +175,7 @@ def _node(
     topics = [topic.name for topic in pipeline.topics.values()]
     tables = [table.name for table in pipeline.tables.values()]
     state = project.state(pipeline.name)
-    lags = None if bootstrap_servers is None else LagNow(project, state, bootstrap_servers)
+    lags = None if bootstrap is None else LagNow(project, state, bootstrap)
     views = editions_of(state) if lags is None else editions_of(state, lags)
     live = next((view for view in views if view.role == "live"), None)
     if live is None:

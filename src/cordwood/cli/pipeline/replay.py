@@ -8,7 +8,8 @@ import typer
 
 from cordwood.cli.pipeline.options import Directory, Metrics, Target, Verbose, check_spark_is_installed, refusals
 from cordwood.cli.pipeline.run import DEFAULT_MAX_RESTARTS, MaxRestarts
-from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, bootstrap_of
+from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import remark
 from cordwood.model.failure import ExitCode, Failure
 
@@ -45,7 +46,8 @@ def replay(
     max_restarts: MaxRestarts = DEFAULT_MAX_RESTARTS,
     metrics: Metrics = None,
     directory: Directory = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    servers: Servers = None,
+    client_config: ClientConfig = None,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +59,7 @@ def replay(
     outputs, directly or through others, is taken by its file as it is now and reads the fresh outputs.
     """
     with refusals(), ExitStack() as shown:
-        from cordwood.administration.connection import reachable_family
+        from cordwood.administration.connection import reach
         from cordwood.cli.pipeline.foreground import (
             check_rules_first,
             metrics_at,
@@ -76,6 +78,7 @@ def replay(
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
         from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
 
+        bootstrap = bootstrap_of(servers, client_config)
         try:
             starting_options(starting)
         except ValueError as error:
@@ -86,8 +89,8 @@ def replay(
         check_spark_is_installed()
         found = find(target, directory)
         say_which_code(found, "replay")
-        monitor = shown.enter_context(metrics_at(metrics, found.project, bootstrap_servers))
-        reachable_family(bootstrap_servers)
+        monitor = shown.enter_context(metrics_at(metrics, found.project, bootstrap))
+        reach(bootstrap)
         if downstream:
             from cordwood.cli.pipeline.replay_downstream import replay_downstream
 
@@ -95,7 +98,7 @@ def replay(
                 found,
                 starting=starting,
                 fresh=fresh,
-                bootstrap_servers=bootstrap_servers,
+                bootstrap=bootstrap,
                 rows_per_second=rows_per_second,
                 max_restarts=max_restarts,
                 as_json=as_json,
@@ -104,8 +107,8 @@ def replay(
             )
             return
         pipeline = found.bound()
-        with naming_silent_brokers(bootstrap_servers):
-            check_inputs(bootstrap_servers, pipeline)
+        with naming_silent_brokers(bootstrap):
+            check_inputs(bootstrap, pipeline)
         check_tables_can_be_written(pipeline)
         if begun_edition(found.project, found.state, found.pipeline, starting=starting, fresh=fresh) is None:
             check_rules_first(found.pipeline, found.source_file)
@@ -122,15 +125,15 @@ def replay(
             )
         pipeline = found.bound(edition)
         topics = [each.name for each in pipeline.inputs.values()]
-        if starting == "earliest" and not as_json and (gone := log_starts(bootstrap_servers, topics)):
+        if starting == "earliest" and not as_json and (gone := log_starts(bootstrap, topics)):
             remark(f"History is not all there: what was before {places_in_words(gone)} is gone and cannot be replayed.")
         lock = RunLock(lock_path(found.state, edition.name))
         lock.take(f"edition {edition.name} of {found.pipeline.name}", now_ms)
         try:
-            with naming_silent_brokers(bootstrap_servers):
-                prepare_topics(pipeline, found.state, edition, bootstrap_servers, remark)
+            with naming_silent_brokers(bootstrap):
+                prepare_topics(pipeline, found.state, edition, bootstrap, remark)
                 has_caught_up = edition.caught_up_at_ms is not None and not follow
-                is_to_run = not has_caught_up or not has_nothing_to_do(found.route(edition, bootstrap_servers))
+                is_to_run = not has_caught_up or not has_nothing_to_do(found.route(edition, bootstrap))
             if edition.effects and not as_json:
                 remark(f"Not replayable, so nothing is written to: {', '.join(edition.effects)}")
             if not is_to_run:
@@ -140,7 +143,7 @@ def replay(
                     found,
                     edition,
                     lock,
-                    bootstrap_servers=bootstrap_servers,
+                    bootstrap=bootstrap,
                     once=not follow,
                     replay=True,
                     max_restarts=max_restarts,

@@ -30,6 +30,7 @@ from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
 from cordwood.pipelines.process.tries import Tries
 
 if TYPE_CHECKING:
+    from cordwood.client.bootstrap import Bootstrap
     from cordwood.pipelines.monitoring import PipelineMonitor
 
 T = TypeVar("T")
@@ -43,7 +44,7 @@ def replay_downstream(
     *,
     starting: str,
     fresh: bool,
-    bootstrap_servers: str,
+    bootstrap: "Bootstrap",
     rows_per_second: int | None,
     max_restarts: int,
     as_json: bool,
@@ -55,8 +56,8 @@ def replay_downstream(
     planned = with_downstream(project, Planned(found.pipeline, found.source_file, found.is_kept, starting))
     for each in with_inputs_from_outside(project, planned):
         if each.inputs:
-            with naming_silent_brokers(bootstrap_servers):
-                check_inputs(bootstrap_servers, each)
+            with naming_silent_brokers(bootstrap):
+                check_inputs(bootstrap, each)
         check_tables_can_be_written(each)
     if fresh or begun_beside(project, root, planned) is None:
         for one in planned:
@@ -71,7 +72,7 @@ def replay_downstream(
 
     def ask(member: Found, edition: Edition, question: Callable[[], T]) -> T:
         tell = telling(member, edition, Doing(), as_json=as_json, monitor=monitor, verbose=verbose)
-        with naming_silent_brokers(bootstrap_servers):
+        with naming_silent_brokers(bootstrap):
             return asked_again(question, member, edition, tell, Tries(max_restarts))
 
     for _ in range(_MAX_ROUNDS):
@@ -84,13 +85,13 @@ def replay_downstream(
             lock = RunLock(lock_path(member.state, edition.name))
             lock.take(f"edition {edition.name} of {member.pipeline.name}", int(time.time() * 1000))
             try:
-                if not ask(member, edition, partial(_is_to_run, member, edition, bootstrap_servers)):
+                if not ask(member, edition, partial(_is_to_run, member, edition, bootstrap)):
                     continue
                 has_ended = run_in_foreground(
                     member,
                     edition,
                     lock,
-                    bootstrap_servers=bootstrap_servers,
+                    bootstrap=bootstrap,
                     once=True,
                     replay=True,
                     rows_per_second=rows_per_second,
@@ -105,11 +106,11 @@ def replay_downstream(
                 remark("Ended before all of the set has caught up: the same command goes on with it.")
                 return
         here = [(member, _edition(made, member)) for member in members]
-        if all(ask(*each, partial(_has_caught_up, *each, bootstrap_servers)) for each in here):
+        if all(ask(*each, partial(_has_caught_up, *each, bootstrap)) for each in here):
             break
     for member in members:
         edition = _edition(made, member)
-        judged = ask(member, edition, partial(_judged, member, edition, bootstrap_servers))
+        judged = ask(member, edition, partial(_judged, member, edition, bootstrap))
         if as_json:
             print_json_line({"event": "compared", **judged.as_json()})
         elif judged.found.outputs or judged.found.unwritten:
@@ -124,15 +125,15 @@ def _edition(made: EditionSet, member: Found) -> Edition:
     return member.state.edition(of.edition)
 
 
-def _is_to_run(member: Found, edition: Edition, bootstrap_servers: str) -> bool:
+def _is_to_run(member: Found, edition: Edition, bootstrap: "Bootstrap") -> bool:
     """Makes the topics of a member's fresh edition. Returns False if it has caught up and nothing came in since."""
-    prepare_topics(member.bound(edition), member.state, edition, bootstrap_servers, remark)
-    return edition.caught_up_at_ms is None or not has_nothing_to_do(member.route(edition, bootstrap_servers))
+    prepare_topics(member.bound(edition), member.state, edition, bootstrap, remark)
+    return edition.caught_up_at_ms is None or not has_nothing_to_do(member.route(edition, bootstrap))
 
 
-def _has_caught_up(member: Found, edition: Edition, bootstrap_servers: str) -> bool:
+def _has_caught_up(member: Found, edition: Edition, bootstrap: "Bootstrap") -> bool:
     """True if what came in since the member has caught up fits into one batch."""
-    left = unread(member.project, member.state, edition, bootstrap_servers)
+    left = unread(member.project, member.state, edition, bootstrap)
     return (left or 0) <= member.pipeline.settings.max_rows_per_batch
 
 
@@ -144,5 +145,5 @@ def _say_members(made: EditionSet, planned: list[Planned], root: str) -> None:
             remark(f"{each.pipeline.name} is taken as its live edition keeps it: {file} does not declare it any more.")
 
 
-def _judged(member: Found, fresh: Edition, bootstrap_servers: str) -> Judged:
-    return judge(member.state, member.state.live_edition(), fresh, bootstrap_servers, _SAMPLES)
+def _judged(member: Found, fresh: Edition, bootstrap: "Bootstrap") -> Judged:
+    return judge(member.state, member.state.live_edition(), fresh, bootstrap, _SAMPLES)

@@ -7,7 +7,8 @@ import typer
 
 from cordwood.cli.pipeline.options import Directory, Target, check_spark_is_installed, refusals
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun
-from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, bootstrap_of
+from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.failure import ExitCode
 from cordwood.model.quantities import count_in_words
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from cordwood.cli.pipeline.target import Found
     from cordwood.cli.terminal.doing import Doing
+    from cordwood.client.bootstrap import Bootstrap
     from cordwood.pipelines.editions.editions import Edition
     from cordwood.pipelines.execution.requeueing import Chosen, Requeue, Requeued
     from cordwood.pipelines.rows.isolation import Origin
@@ -30,7 +32,8 @@ def requeue(
     ] = False,
     dry_run: DryRun = False,
     directory: Directory = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    servers: Servers = None,
+    client_config: ClientConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Send the quarantined records of the live edition through again, each once. The pipeline must not be running.
@@ -41,24 +44,25 @@ def requeue(
     partition. A record without a key counts as older than every later record of its partition. Runs on Spark.
     """
     with refusals():
-        from cordwood.administration.connection import reachable_family
+        from cordwood.administration.connection import reach
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.pipelines.editions.live_edition import locked_live_edition, would_be_live_edition
 
+        bootstrap = bootstrap_of(servers, client_config)
         check_spark_is_installed()
         found = find(target, directory)
         say_which_code(found, "requeue")
         found.state.live_edition()
-        reachable_family(bootstrap_servers)
+        reach(bootstrap)
         if dry_run:
             edition = would_be_live_edition(found.project, found.state, found.pipeline)
-            chosen = _chosen(found, edition, bootstrap_servers, superseded=superseded)
+            chosen = _chosen(found, edition, bootstrap, superseded=superseded)
             _show_chosen(found.pipeline.name, chosen, as_json=as_json)
             return
         now_ms = int(time.time() * 1000)
         edition, lock = locked_live_edition(found.project, found.state, found.pipeline, in_place=False, now_ms=now_ms)
         try:
-            done = _sent(found, edition, bootstrap_servers, superseded=superseded)
+            done = _sent(found, edition, bootstrap, superseded=superseded)
             if edition.is_trial and done.sent:
                 found.state.adopt(edition)
         finally:
@@ -68,42 +72,42 @@ def requeue(
         raise typer.Exit(ExitCode.PROBLEM_FOUND)
 
 
-def _sent(found: "Found", edition: "Edition", bootstrap_servers: str, *, superseded: bool) -> "Requeued":
+def _sent(found: "Found", edition: "Edition", bootstrap: "Bootstrap", *, superseded: bool) -> "Requeued":
     from cordwood.cli.terminal.doing import Doing
     from cordwood.pipelines.execution.requeueing import Requeued
 
     with Doing() as doing:
-        requeue = _requeue(found, edition, bootstrap_servers, doing)
+        requeue = _requeue(found, edition, bootstrap, doing)
         if requeue is None:
             return Requeued(0, 0, (), False, {})
         doing.show("Sending quarantined records through again …")
         return requeue.run(superseded=superseded)
 
 
-def _chosen(found: "Found", edition: "Edition", bootstrap_servers: str, *, superseded: bool) -> "Chosen":
+def _chosen(found: "Found", edition: "Edition", bootstrap: "Bootstrap", *, superseded: bool) -> "Chosen":
     from cordwood.cli.terminal.doing import Doing
     from cordwood.pipelines.execution.requeueing import Chosen
 
     with Doing() as doing:
-        requeue = _requeue(found, edition, bootstrap_servers, doing)
+        requeue = _requeue(found, edition, bootstrap, doing)
         if requeue is None:
             return Chosen((), (), left=False, begun=False)
         doing.show("Looking through quarantined records …")
         return requeue.would_run(superseded=superseded)
 
 
-def _requeue(found: "Found", edition: "Edition", bootstrap_servers: str, doing: "Doing") -> "Requeue | None":
+def _requeue(found: "Found", edition: "Edition", bootstrap: "Bootstrap", doing: "Doing") -> "Requeue | None":
     """A requeue on Spark; None if it is certain that there is nothing to send, and Spark need not be started."""
     from cordwood.cli.pipeline.quiet_spark import quiet_session
     from cordwood.pipelines.execution.idle import has_nothing_to_requeue
     from cordwood.pipelines.execution.requeueing import Requeue, check_requeue_is_possible
 
     check_requeue_is_possible(found.pipeline, found.state, edition)
-    if has_nothing_to_requeue(found.pipeline, found.state, edition, bootstrap_servers):
+    if has_nothing_to_requeue(found.pipeline, found.state, edition, bootstrap):
         return None
     doing.show("Starting Java and Spark …")
     spark = quiet_session(f"requeue {found.pipeline.name}", found.pipeline.settings.spark)
-    return Requeue(spark, found.bound(edition), found.state, edition, bootstrap_servers)
+    return Requeue(spark, found.bound(edition), found.state, edition, bootstrap)
 
 
 def _show_chosen(name: str, chosen: "Chosen", *, as_json: bool) -> None:

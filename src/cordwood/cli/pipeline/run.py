@@ -15,7 +15,8 @@ from cordwood.cli.pipeline.options import (
     check_spark_is_installed,
     refusals,
 )
-from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, bootstrap_of
+from cordwood.cli.terminal.options import AsJson
 
 DEFAULT_MAX_RESTARTS = 8
 
@@ -43,7 +44,8 @@ def run(
     metrics: Metrics = None,
     python_memory: PythonMemory = None,
     directory: Directory = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    servers: Servers = None,
+    client_config: ClientConfig = None,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +56,7 @@ def run(
     with growing pauses. The run ends after the batch under way on SIGTERM, Ctrl-C or `cordwood pipeline stop`.
     """
     with refusals(), ExitStack() as shown:
-        from cordwood.administration.connection import reachable_family
+        from cordwood.administration.connection import reach
         from cordwood.cli.pipeline.foreground import (
             metrics_at,
             run_in_foreground,
@@ -73,13 +75,14 @@ def run(
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
         from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
 
+        bootstrap = bootstrap_of(servers, client_config)
         check_spark_is_installed()
         found = find(target, directory)
         say_which_code(found, "run")
-        monitor = shown.enter_context(metrics_at(metrics, found.project, bootstrap_servers))
-        reachable_family(bootstrap_servers)
-        with naming_silent_brokers(bootstrap_servers):
-            check_inputs(bootstrap_servers, found.bound())
+        monitor = shown.enter_context(metrics_at(metrics, found.project, bootstrap))
+        reach(bootstrap)
+        with naming_silent_brokers(bootstrap):
+            check_inputs(bootstrap, found.bound())
         check_tables_can_be_written(found.pipeline)
         is_first = found.state.live() is None and bool(found.pipeline.rules)
         now_ms = int(time.time() * 1000)
@@ -90,16 +93,16 @@ def run(
         def prepare() -> None:
             if is_first:
                 begin_checked(found.project, found.state, found.pipeline, edition, now_ms)
-            with naming_silent_brokers(bootstrap_servers):
-                prepare_topics(found.bound(edition), found.state, edition, bootstrap_servers, remark)
+            with naming_silent_brokers(bootstrap):
+                prepare_topics(found.bound(edition), found.state, edition, bootstrap, remark)
 
         try:
             # Only Spark can check rules, and a refusal comes before anything is made.
             is_to_check = bool(found.pipeline.rules) and (is_first or is_to_make_topics(found.state, edition))
             if not is_to_check:
                 prepare()
-                with naming_silent_brokers(bootstrap_servers):
-                    has_nothing = once and has_nothing_to_do(found.route(edition, bootstrap_servers))
+                with naming_silent_brokers(bootstrap):
+                    has_nothing = once and has_nothing_to_do(found.route(edition, bootstrap))
                 if has_nothing:
                     tell_that_nothing_is_there(found, edition, as_json=as_json)
                     return
@@ -107,7 +110,7 @@ def run(
                 found,
                 edition,
                 lock,
-                bootstrap_servers=bootstrap_servers,
+                bootstrap=bootstrap,
                 once=once,
                 replay=False,
                 max_restarts=max_restarts,

@@ -13,8 +13,9 @@ import typer
 from cordwood.cli.pipeline.foreground import metrics_at
 from cordwood.cli.pipeline.options import Directory, Metrics, PythonMemory, Verbose, check_spark_is_installed, refusals
 from cordwood.cli.pipeline.run import DEFAULT_MAX_RESTARTS, MaxRestarts
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, bootstrap_of
 from cordwood.cli.terminal.doing import Doing
-from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import print_json_line, print_table, remark, say
 from cordwood.model.failure import ExitCode, Failure
 
@@ -41,7 +42,8 @@ def serve_pipelines(
     metrics: Metrics = None,
     python_memory: PythonMemory = None,
     directory: Directory = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    servers: Servers = None,
+    client_config: ClientConfig = None,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +56,7 @@ def serve_pipelines(
     with refusals():
         import time
 
-        from cordwood.administration.connection import reachable_family
+        from cordwood.administration.connection import reach
         from cordwood.pipelines.definition.project_files import check_project, load_project
         from cordwood.pipelines.editions.control import Serving as Control
         from cordwood.pipelines.editions.project import Project
@@ -64,13 +66,14 @@ def serve_pipelines(
         from cordwood.pipelines.serving.serving import Serving
         from cordwood.pipelines.serving.supervisor import ServingSupervisor
 
+        bootstrap = bootstrap_of(servers, client_config)
         check_spark_is_installed()
         found = _files_in(files)
         for fault in check_project(load_project(files).pipelines.values()):
             # A mistake of one pipeline alone ends that pipeline, and is told when it starts.
             if len(fault.pipelines) > 1:
                 raise fault.error
-        reachable_family(bootstrap_servers)
+        reach(bootstrap)
         project = Project(directory)
         control = Control(project.directory)
         project.files.make_directory(control.directory)
@@ -86,13 +89,13 @@ def serve_pipelines(
                 stopped=control.stopped_before(),
             )
             shown = _Shown(project, as_json=as_json, verbose=verbose)
-            endpoint = metrics_at(metrics, project, bootstrap_servers)
+            endpoint = metrics_at(metrics, project, bootstrap)
             supervisor = ServingSupervisor(
                 serving,
                 control,
                 shown.tell,
                 directory=project.directory,
-                bootstrap_servers=bootstrap_servers,
+                bootstrap=bootstrap,
                 once=once,
                 python_bytes=python_memory or default_limit_bytes(),
             )

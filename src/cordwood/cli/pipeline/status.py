@@ -1,14 +1,16 @@
 """`cordwood pipeline status`."""
 
 from cordwood.cli.pipeline.options import Directory, PipelineName, refusals
-from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, bootstrap_of
+from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import facts, print_json, print_table, remark, say
 
 
 def pipeline_status(
     name: PipelineName,
     directory: Directory = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    servers: Servers = None,
+    client_config: ClientConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a pipeline: its editions, the live one, running processes, their progress, and the places of its outputs.
@@ -21,10 +23,11 @@ def pipeline_status(
         from cordwood.pipelines.editions.events import spent_in_words
         from cordwood.pipelines.editions.project import Project
 
+        bootstrap = bootstrap_of(servers, client_config)
         project = Project(directory)
         state = project.known(name)
         name = state.name
-        lags = LagNow(project, state, bootstrap_servers)
+        lags = LagNow(project, state, bootstrap)
         views = editions_of(state, lags)
     if as_json:
         print_json({"pipeline": name, "editions": [view.as_json() for view in views]})

@@ -16,6 +16,7 @@ from cordwood.pipelines.editions.following import bound
 from cordwood.pipelines.editions.project import Project
 
 if TYPE_CHECKING:
+    from cordwood.client.bootstrap import Bootstrap
     from cordwood.pipelines.execution.legs import Route
 
 
@@ -32,10 +33,10 @@ class Found(NamedTuple):
         """The pipeline with the topics that this edition reads; as of now, if it is not made yet."""
         return bound(self.project, self.pipeline, edition)
 
-    def route(self, edition: Edition, bootstrap_servers: str) -> "Route":
+    def route(self, edition: Edition, bootstrap: "Bootstrap") -> "Route":
         from cordwood.pipelines.execution.legs import Route
 
-        return Route(self.project, self.state, self.pipeline, bootstrap_servers, edition)
+        return Route(self.project, self.state, self.pipeline, bootstrap, edition)
 
 
 def find(target: str, directory: str | None) -> Found:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cordwood.cli.pipeline.options import Directory, Target, check_spark_is_installed, refusals
-from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.terminal.connecting import ClientConfig, Servers, bootstrap_of
+from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import print_json, print_table, remark, say
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
     from cordwood.cli.pipeline.target import Found
+    from cordwood.client.bootstrap import Bootstrap
     from cordwood.pipelines.definition.definition import Pipeline
     from cordwood.pipelines.execution.trial import Trial
 
@@ -45,7 +47,8 @@ def try_out(
         ),
     ] = 1_000,
     directory: Directory = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    servers: Servers = None,
+    client_config: ClientConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline's function on real records, and show what it would write and quarantine. Nothing is written.
@@ -56,11 +59,12 @@ def try_out(
     rule that fails a batch. Runs on Spark.
     """
     with refusals():
-        from cordwood.administration.connection import reachable_family
+        from cordwood.administration.connection import reach
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.pipelines.definition.starting import EXAMPLES, starting_options
         from cordwood.pipelines.execution.topics import check_inputs
 
+        bootstrap = bootstrap_of(servers, client_config)
         try:
             starting_options(starting)
         except ValueError as error:
@@ -68,10 +72,10 @@ def try_out(
         check_spark_is_installed()
         found = find(target, directory)
         say_which_code(found, "try")
-        reachable_family(bootstrap_servers)
+        reach(bootstrap)
         pipeline = found.bound()
-        check_inputs(bootstrap_servers, pipeline)
-        trial = _tried(found, pipeline, bootstrap_servers, starting=starting, records=records)
+        check_inputs(bootstrap, pipeline)
+        trial = _tried(found, pipeline, bootstrap, starting=starting, records=records)
     problems = _problems(pipeline, trial)
     if as_json:
         print_json(_as_json(pipeline, trial, problems))
@@ -84,7 +88,7 @@ def try_out(
         raise typer.Exit(ExitCode.PROBLEM_FOUND)
 
 
-def _tried(found: "Found", pipeline: "Pipeline", bootstrap_servers: str, *, starting: str, records: int) -> "Trial":
+def _tried(found: "Found", pipeline: "Pipeline", bootstrap: "Bootstrap", *, starting: str, records: int) -> "Trial":
     from cordwood.cli.pipeline.quiet_spark import quiet_session
     from cordwood.cli.terminal.doing import Doing
     from cordwood.pipelines.execution.checking_rules import SOURCE, check_rules
@@ -94,7 +98,7 @@ def _tried(found: "Found", pipeline: "Pipeline", bootstrap_servers: str, *, star
 
     with Doing() as doing:
         doing.show("Reading records …")
-        taken = sample(pipeline, bootstrap_servers, starting=starting, records=records)
+        taken = sample(pipeline, bootstrap, starting=starting, records=records)
         doing.show("Starting Java and Spark …")
         spark = quiet_session(f"try {pipeline.name}", pipeline.settings.spark)
         check_rules(pipeline, spark)

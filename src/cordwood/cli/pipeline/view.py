@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.model.quantities import count_in_words
 from cordwood.model.timestamps import time_in_words
 from cordwood.pipelines.editions.checkpoint import committed_position
@@ -165,10 +166,10 @@ def editions_of(state: PipelineState, lag: Callable[[Edition], int | None] = lam
 class LagNow:
     """Asks the brokers for the lag of editions, until one does not answer."""
 
-    def __init__(self, project: Project, state: PipelineState, bootstrap_servers: str) -> None:
+    def __init__(self, project: Project, state: PipelineState, bootstrap: Bootstrap) -> None:
         self._project = project
         self._state = state
-        self._bootstrap_servers = bootstrap_servers
+        self._bootstrap = bootstrap
         self.silence: str | None = None
         """The reason why no lag is known."""
         self.by_topic: dict[str, Mapping[str, int]] = {}
@@ -181,7 +182,7 @@ class LagNow:
         if self.silence is not None:
             return None
         try:
-            found = unread_by_topic(self._project, self._state, edition, self._bootstrap_servers)
+            found = unread_by_topic(self._project, self._state, edition, self._bootstrap)
         except ClientError as failure:
             self.silence = str(failure).rstrip(".")
             return None

@@ -12,8 +12,9 @@ from typing import Final
 
 from cordwood.administration.addresses import told_by
 from cordwood.administration.asking import describe_cluster
-from cordwood.administration.connection import parse_server
+from cordwood.administration.connection import addresses_of
 from cordwood.cli.terminal.output import remark
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.client.settings import Address
 from cordwood.model.failure import ExitCode, Failure
 
@@ -26,11 +27,11 @@ _MOST_ASKED: Final = 16
 
 
 @contextmanager
-def naming_silent_brokers(bootstrap_servers: str, say_after_s: float = _SAY_AFTER_S) -> Iterator[None]:
+def naming_silent_brokers(bootstrap: Bootstrap, say_after_s: float = _SAY_AFTER_S) -> Iterator[None]:
     """Says on standard error which brokers do not answer, if the block takes so long, and again now and then."""
     is_done = threading.Event()
     thread = threading.Thread(
-        target=_say_while, args=(is_done, bootstrap_servers, say_after_s), name="cordwood-silence", daemon=True
+        target=_say_while, args=(is_done, bootstrap, say_after_s), name="cordwood-silence", daemon=True
     )
     thread.start()
     try:
@@ -39,9 +40,9 @@ def naming_silent_brokers(bootstrap_servers: str, say_after_s: float = _SAY_AFTE
         is_done.set()
 
 
-def silent_brokers(bootstrap_servers: str, within_s: float = _ANSWER_WITHIN_S) -> list[Address]:
+def silent_brokers(bootstrap: Bootstrap, within_s: float = _ANSWER_WITHIN_S) -> list[Address]:
     """The brokers that do not answer in time: of those named, and of those that one of these tells of."""
-    asked = [parse_server(server) for server in bootstrap_servers.split(",")]
+    asked = addresses_of(bootstrap)
     known, silent = set(asked), []
     while asked and len(known) - len(asked) < _MOST_ASKED:
         address = asked.pop(0)
@@ -57,10 +58,10 @@ def silent_brokers(bootstrap_servers: str, within_s: float = _ANSWER_WITHIN_S) -
     return silent
 
 
-def _say_while(is_done: threading.Event, bootstrap_servers: str, say_after_s: float) -> None:
+def _say_while(is_done: threading.Event, bootstrap: Bootstrap, say_after_s: float) -> None:
     since_s, wait_s = time.monotonic(), say_after_s
     while not is_done.wait(wait_s):
-        silent = silent_brokers(bootstrap_servers)
+        silent = silent_brokers(bootstrap)
         passed_s = time.monotonic() - since_s
         if silent and not is_done.is_set():
             remark(_in_words(silent, passed_s))

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.client.settings import parse_bootstrap
 
 
@@ -120,7 +121,7 @@ class EventId:
 
 @dataclass(frozen=True)
 class Questions:
-    bootstrap_servers: str
+    bootstrap: Bootstrap
     topic: str
     event_id: EventId | None = None
     samples: int = 5
@@ -131,6 +132,6 @@ class Questions:
 
     def __post_init__(self) -> None:
         try:
-            parse_bootstrap(self.bootstrap_servers)
+            parse_bootstrap(self.bootstrap.servers, self.bootstrap.security.protocol)
         except ValueError as problem:
             raise BadQuestion(str(problem)) from None

@@ -15,9 +15,9 @@ from pyspark.sql import functions as f
 
 from cordwood.client.answers import EARLIEST, LATEST, Isolation
 from cordwood.client.cluster import Cluster
-from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition
 from cordwood.pipelines.audit.report import BadQuestion, Check, EventId, Finding, PartitionShare, Questions, Report
+from cordwood.spark.options.security import connection_options
 
 STRIDE = 4096
 """Offsets are counted in strides; only strides with missing offsets are examined one by one."""
@@ -27,7 +27,7 @@ Spans = dict[int, tuple[int, int]]
 
 
 def audit(spark: SparkSession, questions: Questions) -> Report:
-    with Cluster(ClientSettings(questions.bootstrap_servers)) as cluster:
+    with Cluster(questions.bootstrap.settings()) as cluster:
         spans, compacted = _look_at(cluster, questions.topic)
     records = _committed(spark, questions, spans).cache()
     try:
@@ -65,7 +65,7 @@ def _read(spark: SparkSession, questions: Questions, spans: Spans, schema: str, 
     return (
         spark.read.format("cordwood")
         .schema(schema)
-        .option("kafka.bootstrap.servers", questions.bootstrap_servers)
+        .options(**connection_options(questions.bootstrap))
         .option("assign", _json({questions.topic: sorted(spans)}))
         .option("startingOffsets", _json({questions.topic: {str(each): spans[each][0] for each in spans}}))
         .option("endingOffsets", _json({questions.topic: {str(each): spans[each][1] for each in spans}}))

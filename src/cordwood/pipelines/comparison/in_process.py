@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.comparison.on_spark import KINDS, Columns, Comparison, columns_of, record_sample, row_sample
 from cordwood.pipelines.editions.positions import ahead, distance
 from cordwood.pipelines.execution.reading_here import committed_records, log_ends, log_starts
@@ -40,10 +41,10 @@ def tables_fit(live: Snapshot, fresh: Snapshot) -> bool:
     return sum(_size_bytes(each) for each in (live, fresh)) <= MAX_BYTES
 
 
-def topics_fit(topics: Sequence[str], bootstrap_servers: str) -> bool:
+def topics_fit(topics: Sequence[str], bootstrap: Bootstrap) -> bool:
     """True if two topics have few records. Their bytes are not known."""
-    ends = log_ends(bootstrap_servers, topics)
-    return distance(ahead(ends, log_starts(bootstrap_servers, topics))) <= MAX_ROWS
+    ends = log_ends(bootstrap, topics)
+    return distance(ahead(ends, log_starts(bootstrap, topics))) <= MAX_ROWS
 
 
 def compare_tables_here(table: str, key: Sequence[str], live: Snapshot, fresh: Snapshot, samples: int) -> Comparison:
@@ -60,8 +61,8 @@ def compare_tables_here(table: str, key: Sequence[str], live: Snapshot, fresh: S
     return Comparison(table, tuple(key), live.rows, fresh.rows, *counts, columns, shown)
 
 
-def compare_topics_here(name: str, topics: tuple[str, str], bootstrap_servers: str, samples: int) -> Comparison:
-    sides = [_groups(_records(topic, bootstrap_servers)) for topic in topics]
+def compare_topics_here(name: str, topics: tuple[str, str], bootstrap: Bootstrap, samples: int) -> Comparison:
+    sides = [_groups(_records(topic, bootstrap)) for topic in topics]
     counts, found = _differences(sides[0], sides[1], samples)
     shown = [record_sample(*each) for each in found]
     totals = [sum(sum(each.values()) for each in side.values()) for side in sides]
@@ -154,8 +155,8 @@ def _cells(column: Any) -> list[Hashable]:
     return cells
 
 
-def _records(topic: str, bootstrap_servers: str) -> Iterator[_Row]:
-    for batch in committed_records(topic, bootstrap_servers, ("key", "value")):
+def _records(topic: str, bootstrap: Bootstrap) -> Iterator[_Row]:
+    for batch in committed_records(topic, bootstrap, ("key", "value")):
         for row in batch.to_pylist():
             yield _Row(_text(row["key"]), _text(row["value"]))
 

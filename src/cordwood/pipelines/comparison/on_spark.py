@@ -14,9 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.formats.table_formats import rows_of
 from cordwood.pipelines.rows.encoding import JSON_OPTIONS
 from cordwood.pipelines.tables.staged import Snapshot
+from cordwood.spark.options.security import connection_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -86,13 +88,13 @@ def compare(
 
 
 def compare_topics(
-    spark: "SparkSession", name: str, topics: tuple[str, str], bootstrap_servers: str, samples: int
+    spark: "SparkSession", name: str, topics: tuple[str, str], bootstrap: Bootstrap, samples: int
 ) -> Comparison:
     """Compares two topics on Spark; the live one comes first."""
     from pyspark.sql import functions as F
 
     def side(topic: str, count: str) -> "DataFrame":
-        reader = spark.read.format("cordwood").option("kafka.bootstrap.servers", bootstrap_servers)
+        reader = spark.read.format("cordwood").options(**connection_options(bootstrap))
         rows = reader.option("kafka.isolation.level", "read_committed").option("subscribe", topic).load()
         return rows.groupBy("key", "value").agg(F.count(F.lit(1)).alias(count))
 

@@ -9,6 +9,7 @@ one stopped: there the topics of both editions stand at offsets that belong toge
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions.checkpoint import committed_position, planned_position
@@ -65,7 +66,7 @@ class Route:
     project: Project
     state: PipelineState
     pipeline: Pipeline
-    bootstrap_servers: str
+    bootstrap: Bootstrap
     edition: Edition
     ends: Callable[[Iterable[str]], Positions] | None = None
     """The ends of topics, of committed records and others; None asks the brokers."""
@@ -124,7 +125,7 @@ class Route:
         }
         topics = {each for pair in changed.values() for each in pair}
         # An open transaction of a killed task would hide the committed records behind it.
-        ends = self.ends(topics) if self.ends else log_ends(self.bootstrap_servers, topics, committed=False)
+        ends = self.ends(topics) if self.ends else log_ends(self.bootstrap, topics, committed=False)
         self.state.settle(
             {
                 declared: Step(left, ends.get(left, {}), entered, ends.get(entered, {}))

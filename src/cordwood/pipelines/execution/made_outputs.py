@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from pathlib import Path
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.table_output import Table
@@ -35,13 +36,13 @@ class MadeOutputs:
         state: PipelineState,
         edition: str,
         tables: Mapping[str, TablePlace],
-        bootstrap_servers: str,
+        bootstrap: Bootstrap,
     ) -> None:
         self._pipeline = pipeline
         self._state = state
         self._edition = edition
         self._tables = tables
-        self._bootstrap_servers = bootstrap_servers
+        self._bootstrap = bootstrap
         self._topics = noted_topics(state, edition)
         self._made = set(noted_tables(state, edition))
 
@@ -57,12 +58,12 @@ class MadeOutputs:
                 )
         if not self._topics:
             return
-        found = topic_ids(self._bootstrap_servers, self._topics)
+        found = topic_ids(self._bootstrap, self._topics)
         for topic, id_ in self._topics.items():
             if found.get(topic, "") != id_:
                 again = _Again.GONE
                 if topic in found:
-                    again = _Again.FULL if _has_records(topic, self._bootstrap_servers) else _Again.EMPTY
+                    again = _Again.FULL if _has_records(topic, self._bootstrap) else _Again.EMPTY
                 raise _topic_gone(topic, self._edition, self._pipeline.name, again)
 
     def batch_done(self, skipped: Collection[str], taken: Mapping[str, Mapping[str, int]]) -> None:
@@ -86,26 +87,26 @@ def check_topics(
     pipeline: Pipeline,
     state: PipelineState,
     edition: Edition,
-    bootstrap_servers: str,
+    bootstrap: Bootstrap,
     remark: Callable[[str], None],
 ) -> None:
     """Raises WrongState for a topic that the edition has written and that is gone, or was made again and is not
     empty."""
     noted = {topic: id_ for topic, id_ in noted_topics(state, edition.name).items() if topic in _topics(edition)}
-    found = topic_ids(bootstrap_servers, noted) if noted else {}
+    found = topic_ids(bootstrap, noted) if noted else {}
     for topic, id_ in noted.items():
         if topic not in found:
             raise _topic_gone(topic, edition.name, pipeline.name, _Again.GONE)
         if found[topic] == id_:
             continue
-        if _has_records(topic, bootstrap_servers):
+        if _has_records(topic, bootstrap):
             raise _topic_gone(topic, edition.name, pipeline.name, _Again.FULL)
         remark(f"the topic {topic} was deleted and made again: it gets the records from now on, and none before")
 
 
-def note_own_topics(state: PipelineState, edition: Edition, bootstrap_servers: str) -> None:
+def note_own_topics(state: PipelineState, edition: Edition, bootstrap: Bootstrap) -> None:
     """Notes the ids of the topics that a run of the edition begins with. A broker without ids has none to note."""
-    found = topic_ids(bootstrap_servers, _topics(edition))
+    found = topic_ids(bootstrap, _topics(edition))
     note_topics(state, edition.name, {topic: id_ for topic, id_ in found.items() if id_ is not None})
 
 
@@ -131,8 +132,8 @@ def _topic_gone(topic: str, edition: str, pipeline: str, again: _Again) -> Wrong
     )
 
 
-def _has_records(topic: str, bootstrap_servers: str) -> bool:
-    return any(log_ends(bootstrap_servers, [topic], committed=False).get(topic, {}).values())
+def _has_records(topic: str, bootstrap: Bootstrap) -> bool:
+    return any(log_ends(bootstrap, [topic], committed=False).get(topic, {}).values())
 
 
 def _topics(edition: Edition) -> set[str]:

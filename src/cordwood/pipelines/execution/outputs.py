@@ -13,8 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.client.cluster import Cluster
-from cordwood.client.settings import ClientSettings
 from cordwood.pipelines.definition.definition import RECORD, Output, Pipeline, Topic
 from cordwood.pipelines.definition.errors import InvalidRows, WrongState
 from cordwood.pipelines.definition.table_output import Table, TableFormat
@@ -29,6 +29,7 @@ from cordwood.pipelines.rows.watching import keeps_order, saw
 from cordwood.pipelines.tables.staged import BatchTable, Change, Staged
 from cordwood.pipelines.tables.steps import TableStep
 from cordwood.pipelines.tables.stores import ObjectStore
+from cordwood.spark.options.security import connection_options
 from cordwood.spark.sink.steps import reached
 from cordwood.wire.apis import ApiKey
 
@@ -54,7 +55,7 @@ class Place:
     topics: Mapping[str, str]
     """Topics by the declared topic's name."""
     staging: Path
-    bootstrap_servers: str
+    bootstrap: Bootstrap
     edition: str
 
 
@@ -261,7 +262,7 @@ class Outputs:
     def _has_quarantined(self, batch_id: int) -> bool:
         """True if an interrupted run has quarantined records of this batch: readers see all of them from now on. If
         False, records that such a run left open are taken back, and can no longer be committed."""
-        with Cluster(ClientSettings(self._place.bootstrap_servers)) as cluster:
+        with Cluster(self._place.bootstrap.settings()) as cluster:
             if not cluster.supports(ApiKey.FAMILY_DECIDE):
                 return False
             found = cluster.family_decide(self._application_of(None), batch_id, commit=False)
@@ -270,7 +271,7 @@ class Outputs:
     def _quarantined(self, spark: "SparkSession") -> "DataFrame":
         return (
             spark.read.format("cordwood")
-            .option("kafka.bootstrap.servers", self._place.bootstrap_servers)
+            .options(**connection_options(self._place.bootstrap))
             .option("kafka.isolation.level", "read_committed")
             .option("subscribe", self._pipeline.quarantine_topic)
             .option("includeHeaders", "true")
@@ -285,7 +286,7 @@ class Outputs:
         from cordwood.spark.sink.staging import stage_records
 
         options = {
-            "kafka.bootstrap.servers": self._place.bootstrap_servers,
+            **connection_options(self._place.bootstrap),
             "topic": topic,
             "family": application,
             "batchId": str(batch_id),

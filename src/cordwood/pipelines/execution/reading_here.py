@@ -7,52 +7,51 @@ reader.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.client.cluster import EARLIEST, LATEST, Cluster, Isolation
-from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition
 from cordwood.pipelines.editions.positions import Positions, ahead, distance
+from cordwood.spark.options.security import connection_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def log_ends(bootstrap_servers: str, topics: Iterable[str], *, committed: bool = True) -> Positions:
+def log_ends(bootstrap: Bootstrap, topics: Iterable[str], *, committed: bool = True) -> Positions:
     """The offset after the last committed record of every partition, or after the last of all. Topics that do not exist
     are left out."""
-    return _offsets(
-        bootstrap_servers, topics, LATEST, Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-    )
+    return _offsets(bootstrap, topics, LATEST, Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED)
 
 
-def log_starts(bootstrap_servers: str, topics: Iterable[str]) -> Positions:
+def log_starts(bootstrap: Bootstrap, topics: Iterable[str]) -> Positions:
     """The first offsets of partitions whose earlier records are gone."""
-    starts = _offsets(bootstrap_servers, topics, EARLIEST)
+    starts = _offsets(bootstrap, topics, EARLIEST)
     later = {topic: {index: start for index, start in each.items() if start > 0} for topic, each in starts.items()}
     return {topic: each for topic, each in later.items() if each}
 
 
-def records_behind(bootstrap_servers: str, topics: Iterable[str], position: Positions) -> int:
-    return distance(ahead(log_ends(bootstrap_servers, topics), position))
+def records_behind(bootstrap: Bootstrap, topics: Iterable[str], position: Positions) -> int:
+    return distance(ahead(log_ends(bootstrap, topics), position))
 
 
-def topic_ids(bootstrap_servers: str, topics: Iterable[str]) -> dict[str, str | None]:
+def topic_ids(bootstrap: Bootstrap, topics: Iterable[str]) -> dict[str, str | None]:
     """The ids of topics that exist; None if the broker gives no ids. A topic that was deleted and made again has
     another id, and offsets of its own."""
-    with Cluster(ClientSettings(bootstrap_servers)) as cluster:
+    with Cluster(bootstrap.settings()) as cluster:
         found = cluster.topics(list(topics))
     return {name: None if topic.topic_id is None else str(topic.topic_id) for name, topic in found.items()}
 
 
-def partition_count(bootstrap_servers: str, topics: Iterable[str]) -> int:
+def partition_count(bootstrap: Bootstrap, topics: Iterable[str]) -> int:
     """The number of partitions of all these topics that exist."""
-    with Cluster(ClientSettings(bootstrap_servers)) as cluster:
+    with Cluster(bootstrap.settings()) as cluster:
         return sum(len(topic.partitions) for topic in cluster.topics(list(topics)).values())
 
 
 def _offsets(
-    bootstrap_servers: str, topics: Iterable[str], which: int, isolation: Isolation = Isolation.READ_COMMITTED
+    bootstrap: Bootstrap, topics: Iterable[str], which: int, isolation: Isolation = Isolation.READ_COMMITTED
 ) -> Positions:
-    with Cluster(ClientSettings(bootstrap_servers)) as cluster:
+    with Cluster(bootstrap.settings()) as cluster:
         return _offsets_of(cluster, topics, which, isolation)
 
 
@@ -78,7 +77,7 @@ def _offsets_of(cluster: Cluster, topics: Iterable[str], which: int, isolation: 
 _EXTRA = ("headers",)
 
 
-def committed_records(topic: str, bootstrap_servers: str, columns: Collection[str]) -> "Iterator[pa.RecordBatch]":
+def committed_records(topic: str, bootstrap: Bootstrap, columns: Collection[str]) -> "Iterator[pa.RecordBatch]":
     """The committed records of a topic, with columns of the source's schema."""
     from cordwood.spark.source.batch_planner import plan_batch
     from cordwood.spark.source.options import read_options
@@ -88,7 +87,7 @@ def committed_records(topic: str, bootstrap_servers: str, columns: Collection[st
     from cordwood.spark.source.schema import arrow_schema, source_schema
 
     given = {
-        "kafka.bootstrap.servers": bootstrap_servers,
+        **connection_options(bootstrap),
         "kafka.isolation.level": "read_committed",
         "subscribe": topic,
         "includeHeaders": "true" if "headers" in columns else "false",

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions.checkpoint import committed_position, unfinished_batch
@@ -34,6 +35,7 @@ from cordwood.pipelines.execution.running import place_of
 from cordwood.pipelines.rows.isolation import Origin
 from cordwood.pipelines.rows.quarantine import EFFECTS_DUE, PREFIX, SHOWN, told
 from cordwood.pipelines.rows.rules import RuleCounts, added, forgiving
+from cordwood.spark.options.security import connection_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,7 +114,7 @@ class Requeue:
     """The requeues of one edition. The caller holds the edition's lock."""
 
     def __init__(
-        self, spark: "SparkSession", pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str
+        self, spark: "SparkSession", pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap: Bootstrap
     ) -> None:
         check_requeue_is_possible(pipeline, state, edition)
         assert edition.query_id is not None
@@ -121,7 +123,7 @@ class Requeue:
         self._state = state
         self._edition = edition
         self._query_id = edition.query_id
-        self._servers = bootstrap_servers
+        self._bootstrap = bootstrap
 
     def run(self, *, superseded: bool) -> Requeued:
         """Sends quarantined records, with `superseded` also the superseded ones."""
@@ -196,7 +198,7 @@ class Requeue:
     def _as_of_now(self, plan: RequeuePlan) -> RequeuePlan | None:
         """The plan as it holds now: empty if the quarantine topic was deleted and made again, None if the topic is
         gone. Deleted records are not sent any more."""
-        ids = topic_ids(self._servers, [self._pipeline.quarantine_topic])
+        ids = topic_ids(self._bootstrap, [self._pipeline.quarantine_topic])
         topic_id = ids.get(self._pipeline.quarantine_topic)
         if ids and plan.topic_id in (None, topic_id):
             return replace(plan, topic_id=topic_id)
@@ -248,7 +250,7 @@ class Requeue:
         from pyspark.sql import functions as F
 
         position = committed_position(self._state.checkpoint(self._edition.name))
-        first_left = log_starts(self._servers, {each.origin.topic for each in candidates})
+        first_left = log_starts(self._bootstrap, {each.origin.topic for each in candidates})
         superseded: set[Origin] = set()
         asked: list[_Candidate] = []
         for each in candidates:
@@ -319,7 +321,7 @@ class Requeue:
         )
         # A requeue that fails stays pending, and `run` refuses meanwhile: records go back to quarantine instead.
         pipeline = forgiving(self._pipeline, len(chosen))
-        place = place_of(self._state, self._edition, self._servers)
+        place = place_of(self._state, self._edition, self._bootstrap)
         outputs = Outputs(pipeline, place, self._query_id, replaying=False, requeue=True)
         live = self._state.live()
         # Records that a replay set aside may have had their effects from the edition that was live then. Records that
@@ -361,7 +363,7 @@ class Requeue:
     def _reader(self) -> Any:
         return (
             self._spark.read.format("cordwood")
-            .option("kafka.bootstrap.servers", self._servers)
+            .options(**connection_options(self._bootstrap))
             .option("kafka.isolation.level", "read_committed")
         )
 

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions import checkpoint
@@ -79,7 +80,7 @@ class Running:
         edition: Edition,
         spark: "SparkSession",
         *,
-        bootstrap_servers: str,
+        bootstrap: Bootstrap,
         once: bool,
         tell: Tell,
         lock: RunLock | None = None,
@@ -101,8 +102,8 @@ class Running:
         self._replaying = live.edition != edition.name
         self._spark = spark
         self._once = once
-        self._bootstrap_servers = bootstrap_servers
-        self._place = place_of(state, edition, bootstrap_servers)
+        self._bootstrap = bootstrap
+        self._place = place_of(state, edition, bootstrap)
         self._checkpoint = state.checkpoint(edition.name)
         directory = state.edition_directory(edition.name)
         self._planned = PlannedBatches(pipeline.name, directory, self._checkpoint, state.files)
@@ -121,11 +122,9 @@ class Running:
         self._check_checkpoint()
         self._check_requeue()
         check_rules(pipeline, spark)
-        self._made_outputs = MadeOutputs(pipeline, state, edition.name, self._place.tables, bootstrap_servers)
+        self._made_outputs = MadeOutputs(pipeline, state, edition.name, self._place.tables, bootstrap)
         self._made_outputs.check()
-        self._route = Route(
-            Project(state.directory.parent, state.files), state, pipeline, bootstrap_servers, self._edition
-        )
+        self._route = Route(Project(state.directory.parent, state.files), state, pipeline, bootstrap, self._edition)
         self._looked_s = 0.0
         self._start_leg(self._route.next_leg())
         edition = self._edition
@@ -233,13 +232,13 @@ class Running:
 
         pipeline, spark = leg.pipeline, self._spark
         settings = pipeline.settings
-        partitions = partition_count(self._bootstrap_servers, [topic.name for topic in pipeline.inputs.values()])
+        partitions = partition_count(self._bootstrap, [topic.name for topic in pipeline.inputs.values()])
         cores = spark.sparkContext.defaultParallelism
         self._whole_partitions = reads_whole_partitions(pipeline, partitions, cores)
         rows = source_stream(
             pipeline,
             spark,
-            bootstrap_servers=self._bootstrap_servers,
+            bootstrap=self._bootstrap,
             starting=self._edition.starting,
             whole_partitions=self._whole_partitions,
             stop_at=leg.stop_at,
@@ -292,7 +291,7 @@ class Running:
             before_commit=lambda batch_id: self._planned.make_durable(query_id, batch_id),
         )
         if pipeline.settings.stateful:
-            return StatefulBatches(pipeline, outputs, self._place.bootstrap_servers).process
+            return StatefulBatches(pipeline, outputs, self._place.bootstrap).process
         check = self._limits.check_memory
         batches = Batches(pipeline, outputs, whole_partitions=self._whole_partitions, check=check)
         return lambda rows, batch_id: batches.process(rows, batch_id, self._effects_from())
@@ -406,7 +405,7 @@ class Running:
         from cordwood.pipelines.execution.reading_here import topic_ids
 
         edition = self._route.edition
-        found = topic_ids(self._bootstrap_servers, [topic.name for topic in pipeline.inputs.values()])
+        found = topic_ids(self._bootstrap, [topic.name for topic in pipeline.inputs.values()])
         ids = {topic: id_ for topic, id_ in found.items() if id_ is not None}
         known = edition.input_ids
         again = sorted(topic for topic, id_ in ids.items() if known.get(topic, id_) != id_)
@@ -423,7 +422,7 @@ def start(
     pipeline: Pipeline,
     spark: "SparkSession",
     *,
-    bootstrap_servers: str,
+    bootstrap_servers: str | Mapping[str, str],
     directory: str | os.PathLike[str] | None = None,
     once: bool = False,
     in_place: bool = False,
@@ -432,7 +431,8 @@ def start(
     """Starts a pipeline's live edition in this process; the first start makes it. Call `wait` on the result.
 
     With `once` the query reads the present records and ends. A version other than the live one is refused: replay it
-    and swap, or with `in_place` let it go on in the live tables from where the live version stopped.
+    and swap, or with `in_place` let it go on in the live tables from where the live version stopped. Brokers that ask
+    for TLS or a log-in take, in the place of addresses, the settings of a client on librdkafka.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise WrongState(
@@ -442,9 +442,10 @@ def start(
     from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
     from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
 
+    bootstrap = Bootstrap.of(bootstrap_servers)
     project = Project(directory)
     state = project.state(pipeline.name)
-    check_inputs(bootstrap_servers, bound(project, pipeline, state.live_edition() if state.live() else None))
+    check_inputs(bootstrap, bound(project, pipeline, state.live_edition() if state.live() else None))
     check_tables_can_be_written(pipeline)
     if state.live() is None:
         check_rules(pipeline, spark)
@@ -458,17 +459,15 @@ def start(
 
         if is_to_make_topics(state, edition):
             check_rules(pipeline, spark)
-        prepare_topics(bound(project, pipeline, edition), state, edition, bootstrap_servers, remark)
+        prepare_topics(bound(project, pipeline, edition), state, edition, bootstrap, remark)
         noting = adopting(state, edition, tell)
-        return Running(
-            pipeline, state, edition, spark, bootstrap_servers=bootstrap_servers, once=once, tell=noting, lock=lock
-        )
+        return Running(pipeline, state, edition, spark, bootstrap=bootstrap, once=once, tell=noting, lock=lock)
     except BaseException:
         lock.release()
         raise
 
 
-def place_of(state: PipelineState, edition: Edition, bootstrap_servers: str) -> Place:
+def place_of(state: PipelineState, edition: Edition, bootstrap: Bootstrap) -> Place:
     directory = state.edition_directory(edition.name)
     made, taken = noted_tables(state, edition.name), noted_batches(state, edition.name)
     return Place(
@@ -478,6 +477,6 @@ def place_of(state: PipelineState, edition: Edition, bootstrap_servers: str) -> 
         },
         topics=edition.topics,
         staging=directory / "staging",
-        bootstrap_servers=bootstrap_servers,
+        bootstrap=bootstrap,
         edition=edition.name,
     )

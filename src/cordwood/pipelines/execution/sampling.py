@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.starting import starting_options
 from cordwood.pipelines.editions.positions import to_json
 from cordwood.pipelines.execution.reading_here import log_ends
+from cordwood.spark.options.security import connection_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from cordwood.spark.source.planning import OffsetRange
 
 
-def sample(pipeline: Pipeline, bootstrap_servers: str, *, starting: str, records: int) -> "pa.Table":
+def sample(pipeline: Pipeline, bootstrap: Bootstrap, *, starting: str, records: int) -> "pa.Table":
     """Committed records of all inputs from `starting` on, at most about `records`, with the columns of Spark's source.
 
     Each partition gives an equal share, so that none hides behind a longer one. `latest` means the last records.
@@ -29,10 +31,10 @@ def sample(pipeline: Pipeline, bootstrap_servers: str, *, starting: str, records
     from cordwood.spark.source.schema import arrow_schema, source_schema
 
     topics = sorted(topic.name for topic in pipeline.inputs.values())
-    ends = log_ends(bootstrap_servers, topics)
+    ends = log_ends(bootstrap, topics)
     share = max(1, -(-records // max(1, sum(len(each) for each in ends.values()))))
     options = {
-        "kafka.bootstrap.servers": bootstrap_servers,
+        **connection_options(bootstrap),
         "kafka.isolation.level": "read_committed",
         "includeHeaders": "true",
         "subscribe": ",".join(topics),

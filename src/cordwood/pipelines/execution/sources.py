@@ -7,14 +7,17 @@ edition: your query decides where their rows go, and how often.
 """
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import ERROR, RECORD, Pipeline
 from cordwood.pipelines.definition.starting import starting_options
 from cordwood.pipelines.editions.positions import Positions, to_json
 from cordwood.pipelines.execution.batches import good_rows, outputs_of
 from cordwood.pipelines.rows.decoding import inputs_of, parsed_once
 from cordwood.pipelines.rows.rules import passing_or_raising, raising
+from cordwood.spark.options.security import connection_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +27,7 @@ def source_stream(
     pipeline: Pipeline,
     spark: "SparkSession",
     *,
-    bootstrap_servers: str,
+    bootstrap: Bootstrap,
     starting: str,
     whole_partitions: bool = False,
     stop_at: Positions | None = None,
@@ -33,7 +36,7 @@ def source_stream(
     """The records of all inputs, as the source gives them. `whole_partitions`: all records of a partition go to one
     task. `stop_at` and `continue_at`: where the stream ends, and the topics that it goes over to there."""
     options = {
-        "kafka.bootstrap.servers": bootstrap_servers,
+        **connection_options(bootstrap),
         "kafka.isolation.level": "read_committed",
         "subscribe": ",".join(topic.name for topic in pipeline.inputs.values()),
         "includeHeaders": "true",
@@ -60,14 +63,19 @@ def reads_whole_partitions(pipeline: Pipeline, partitions: int, cores: int) -> b
 
 
 def streams(
-    pipeline: Pipeline, spark: "SparkSession", *, bootstrap_servers: str, starting: str | None = None
+    pipeline: Pipeline,
+    spark: "SparkSession",
+    *,
+    bootstrap_servers: str | Mapping[str, str],
+    starting: str | None = None,
 ) -> "dict[str, DataFrame]":
     """The outputs by name, as streaming DataFrames. A record that cannot be decoded fails the query that reads it; so
-    does a row that breaks a rule, unless the rule drops such rows."""
+    does a row that breaks a rule, unless the rule drops such rows. Brokers that ask for TLS or a log-in take, in the
+    place of addresses, the settings of a client on librdkafka."""
     from pyspark.sql import functions as F
 
     begin = pipeline.settings.starting if starting is None else starting
-    rows = source_stream(pipeline, spark, bootstrap_servers=bootstrap_servers, starting=begin)
+    rows = source_stream(pipeline, spark, bootstrap=Bootstrap.of(bootstrap_servers), starting=begin)
     address = F.concat_ws(" ", F.col(f"{RECORD}.topic"), F.col(f"{RECORD}.partition"), F.col(f"{RECORD}.offset"))
     poison = F.when(F.col(ERROR).isNotNull(), F.raise_error(F.concat(address, F.lit(": "), F.col(ERROR))))
     inputs = {name: parsed_once(each, f"input {name}") for name, each in inputs_of(pipeline, rows).items()}

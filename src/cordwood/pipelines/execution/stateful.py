@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, RULE, Pipeline
 from cordwood.pipelines.definition.errors import InvalidRows
 from cordwood.pipelines.definition.expectations import Else
@@ -29,6 +30,7 @@ from cordwood.pipelines.rows.isolation import Origin
 from cordwood.pipelines.rows.quarantine import Why
 from cordwood.pipelines.rows.rules import JudgedOutputs, broken_in, check_output, outcomes, rule_broken, shown_rows
 from cordwood.pipelines.rows.watching import count_of, counted, watching
+from cordwood.spark.options.security import connection_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,10 +76,10 @@ class _Aside:
 class StatefulBatches:
     """Takes batches of a stateful stream to a pipeline's outputs."""
 
-    def __init__(self, pipeline: Pipeline, outputs: Outputs, bootstrap_servers: str) -> None:
+    def __init__(self, pipeline: Pipeline, outputs: Outputs, bootstrap: Bootstrap) -> None:
         self._pipeline = pipeline
         self._outputs = outputs
-        self._servers = bootstrap_servers
+        self._bootstrap = bootstrap
 
     def process(self, rows: "DataFrame", batch_id: int) -> BatchReport:
         began_s = time.monotonic()
@@ -174,7 +176,7 @@ class StatefulBatches:
             last[str(partition)] = max(last.get(str(partition), 0), offset + 1)
         return (
             spark.read.format("cordwood")
-            .option("kafka.bootstrap.servers", self._servers)
+            .options(**connection_options(self._bootstrap))
             .option("assign", json.dumps({topic: sorted(map(int, each)) for topic, each in starts.items()}))
             .option("startingOffsets", json.dumps(starts))
             .option("endingOffsets", json.dumps(ends))

@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
 
+from cordwood.client.bootstrap import Bootstrap
+from cordwood.client.cluster import Cluster
 from cordwood.client.retries import PASSING
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import NotFound, Refusal, WrongState
@@ -32,19 +34,28 @@ _QUARANTINE_SETTINGS: Final = {"retention.ms": "-1", "max.message.bytes": str(10
 may be many times larger than its topic allows, and a record that does not fit would stop the pipeline for good."""
 
 
-def existing_topics(bootstrap_servers: str, timeout_s: float = _LOOK_S) -> set[str]:
-    """The topics that there are. Raises KafkaException if no broker answers in time."""
-    return set(_admin(bootstrap_servers).list_topics(timeout=timeout_s).topics)
+def existing_topics(bootstrap: Bootstrap, timeout_s: float = _LOOK_S) -> set[str]:
+    """The topics that there are, as far as the client may know. Raises ClientError if no broker answers in time, and
+    at once if the brokers or the client do not trust the other."""
+    with _cluster(bootstrap, timeout_s) as cluster:
+        return set(cluster.topics())
 
 
-def check_inputs(bootstrap_servers: str, pipeline: Pipeline) -> None:
+def _cluster(bootstrap: Bootstrap, timeout_s: float) -> Cluster:
+    timeout_ms = max(1, round(timeout_s * 1000))
+    return Cluster(bootstrap.settings(retry_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms))
+
+
+def check_inputs(bootstrap: Bootstrap, pipeline: Pipeline) -> None:
     """Raises NotFound for input topics that do not exist, before anything of the pipeline is made."""
-    there = existing_topics(bootstrap_servers, _TIMEOUT_S)
-    missing = [topic.name for topic in pipeline.inputs.values() if topic.name not in there]
+    inputs = [topic.name for topic in pipeline.inputs.values()]
+    with _cluster(bootstrap, _TIMEOUT_S) as cluster:
+        there = cluster.topics(inputs)
+    missing = [name for name in inputs if name not in there]
     if missing:
         many = len(missing) > 1
         raise NotFound(
-            f"{pipeline.name} reads {', '.join(missing)}, and {bootstrap_servers} has no such topic{'s' * many}",
+            f"{pipeline.name} reads {', '.join(missing)}, and {bootstrap} has no such topic{'s' * many}",
             f"`cordwood topic create {missing[0]}` creates it; `cordwood topic list` shows what there is",
         )
 
@@ -60,14 +71,14 @@ class Written(NamedTuple):
 
 
 def ensure_topics(
-    bootstrap_servers: str,
+    bootstrap: Bootstrap,
     topics: Sequence[Written],
     inputs: Sequence[str],
     remark: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
     """Makes missing topics, and returns their names. `remark` is told of topics that are there and have fewer copies
     than a new one would get."""
-    admin = _admin(bootstrap_servers)
+    admin = _admin(bootstrap)
     there = admin.list_topics(timeout=_TIMEOUT_S).topics
     known = {*inputs, *(topic.replaces for topic in topics if topic.replaces is not None)} & there.keys()
     settings = _settings_of(admin, known)
@@ -94,7 +105,7 @@ def prepare_topics(
     pipeline: Pipeline,
     state: PipelineState,
     edition: Edition,
-    bootstrap_servers: str,
+    bootstrap: Bootstrap,
     remark: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
     """Makes missing topics, and returns their names. Topics of an edition that has not run yet must be empty, those
@@ -113,7 +124,7 @@ def prepare_topics(
     # Spark notes a query's id before the edition does: a run that was killed between the two may have written.
     has_run = edition.query_id is not None or checkpoint.query_id(state.checkpoint(edition.name)) is not None
     if own and not has_run:
-        used = sorted(topic for topic, ends in log_ends(bootstrap_servers, own).items() if any(ends.values()))
+        used = sorted(topic for topic, ends in log_ends(bootstrap, own).items() if any(ends.values()))
         if used:
             # An edition of this name existed and was forgotten; its topics remain.
             raise WrongState(
@@ -122,16 +133,16 @@ def prepare_topics(
                 f"`cordwood topic delete {used[0]}` removes them; --fresh builds an edition of another name",
             )
     if has_run:
-        check_topics(pipeline, state, edition, bootstrap_servers, remark)
+        check_topics(pipeline, state, edition, bootstrap, remark)
     written.append(Written(pipeline.quarantine_topic, replication=asked, is_quarantine=True))
-    made = ensure_topics(bootstrap_servers, written, [topic.name for topic in pipeline.inputs.values()], remark)
-    note_own_topics(state, edition, bootstrap_servers)
+    made = ensure_topics(bootstrap, written, [topic.name for topic in pipeline.inputs.values()], remark)
+    note_own_topics(state, edition, bootstrap)
     return made
 
 
-def _admin(bootstrap_servers: str) -> AdminClient:
+def _admin(bootstrap: Bootstrap) -> AdminClient:
     """A client that is silent: librdkafka's own lines about brokers would stand between those of the command."""
-    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    return AdminClient({**bootstrap.for_librdkafka(), "log_level": 0})
 
 
 def _new(topic: Written, copies: Copies, likeness: tuple[int, dict[str, str]]) -> NewTopic:

@@ -4,8 +4,8 @@ The lag that a batch tells is of the time of that batch. An edition that stands 
 has swapped away, is behind by more.
 """
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.client.cluster import Cluster
-from cordwood.client.settings import ClientSettings
 from cordwood.pipelines.editions.checkpoint import committed_position
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.positions import Positions, ahead, distance, furthest
@@ -16,15 +16,15 @@ _PATIENCE_MS = 5_000
 """How long brokers that do not answer are asked: a person waits for the answer."""
 
 
-def unread(project: Project, state: PipelineState, edition: Edition, bootstrap_servers: str) -> int | None:
+def unread(project: Project, state: PipelineState, edition: Edition, bootstrap: Bootstrap) -> int | None:
     """Committed records that the edition has not read, also in topics that it is still to go over to; None before its
     first run. Raises ClientError if no broker answers."""
-    found = unread_by_topic(project, state, edition, bootstrap_servers)
+    found = unread_by_topic(project, state, edition, bootstrap)
     return None if found is None else sum(found.values())
 
 
 def unread_by_topic(
-    project: Project, state: PipelineState, edition: Edition, bootstrap_servers: str
+    project: Project, state: PipelineState, edition: Edition, bootstrap: Bootstrap
 ) -> dict[str, int] | None:
     """What `unread` counts, by the topic in which the edition is now."""
     position = committed_position(state.checkpoint(edition.name))
@@ -37,7 +37,7 @@ def unread_by_topic(
         if not project.sets.reads_beside(state.name, edition.name, each)
     }
     wanted = topics | {entered for topic in topics for _, entered, _ in ways.get(topic, [])}
-    patient = ClientSettings(bootstrap_servers, retry_timeout_ms=_PATIENCE_MS, request_timeout_ms=_PATIENCE_MS)
+    patient = bootstrap.settings(retry_timeout_ms=_PATIENCE_MS, request_timeout_ms=_PATIENCE_MS)
     with Cluster(patient) as cluster:
         starts, ends = committed_range(cluster, wanted)
     counts = {}

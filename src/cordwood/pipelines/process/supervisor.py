@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.model.back_off import BackOff
 from cordwood.pipelines.editions.events import Event, Tell
 from cordwood.pipelines.editions.run_lock import RunLock
@@ -25,6 +26,7 @@ class Supervisor:
     def __init__(
         self,
         orders: Orders,
+        bootstrap: Bootstrap,
         lock: RunLock,
         log: Path,
         tell: Tell,
@@ -36,6 +38,7 @@ class Supervisor:
         command: Sequence[str] = (sys.executable, "-m", "cordwood.pipelines.process.worker"),
     ) -> None:
         self._orders = orders
+        self._bootstrap = bootstrap
         self._lock = lock
         self._log = log
         self._tell = tell
@@ -85,6 +88,7 @@ class Supervisor:
             self._log,
             python_bytes=self._python_bytes,
             inherited=[self._lock.descriptor],
+            first_order=self._bootstrap.to_text(),
         ) as worker:
             self._worker = worker
             if self._stopping.is_set():

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import Refusal, shown_path
 from cordwood.pipelines.definition.loading import load_pipeline
@@ -36,13 +37,13 @@ EXIT_REFUSED: Final = 3
 
 @dataclass(frozen=True)
 class Orders:
-    """A worker's orders."""
+    """A worker's orders. The connection, which may have a password, comes on standard input, as its first line:
+    everybody on the machine can read the arguments of a process."""
 
     file: str
     pipeline: str
     directory: str
     edition: str
-    bootstrap_servers: str
     once: bool
     replay: bool
     """Read history until the edition has caught up, say so, and end; with `once` False go on reading."""
@@ -63,6 +64,7 @@ class Orders:
 
 def main(text: str) -> int:
     orders = Orders(**json.loads(text))
+    bootstrap = Bootstrap.from_text(sys.stdin.readline())
     events = os.fdopen(orders.events, "w", encoding="utf-8", buffering=1)
     who = {"pipeline": orders.pipeline, "edition": orders.edition}
 
@@ -74,7 +76,7 @@ def main(text: str) -> int:
             return
 
     try:
-        _run(orders, tell)
+        _run(orders, bootstrap, tell)
         return EXIT_DONE
     except Exception as failure:
         file = ""
@@ -89,7 +91,7 @@ def main(text: str) -> int:
         return EXIT_REFUSED if told.is_final else EXIT_FAILED
 
 
-def _run(orders: Orders, tell: Any) -> None:
+def _run(orders: Orders, bootstrap: Bootstrap, tell: Any) -> None:
     # Spark's Python workers inherit the environment, and import modules from the directory of the pipeline's file.
     os.environ["PYTHONPATH"] = os.pathsep.join([orders.beside, *filter(None, [os.environ.get("PYTHONPATH")])])
     tell({"event": "doing", "pipeline": orders.pipeline, "edition": orders.edition, "text": "starting Java and Spark"})
@@ -146,7 +148,7 @@ def _run(orders: Orders, tell: Any) -> None:
             state,
             edition,
             spark,
-            bootstrap_servers=orders.bootstrap_servers,
+            bootstrap=bootstrap,
             once=once,
             tell=adopting(state, edition, tell),
             killed=killed,
@@ -164,7 +166,7 @@ def _run(orders: Orders, tell: Any) -> None:
             now = bound(Project(orders.directory), pipeline, state.edition(orders.edition))
             topics = [topic.name for topic in now.inputs.values()]
             position = committed_position(state.checkpoint(orders.edition))
-            return records_behind(orders.bootstrap_servers, topics, position)
+            return records_behind(bootstrap, topics, position)
 
         replay(
             begin,

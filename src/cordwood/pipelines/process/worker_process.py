@@ -34,9 +34,11 @@ class WorkerProcess:
         *,
         python_bytes: int,
         inherited: Sequence[int] = (),
+        first_order: str | None = None,
     ) -> None:
         """`command` gets the descriptor to which the worker writes its events. `python_bytes`: what its Python
-        processes may take together. `inherited`: further descriptors that it keeps open."""
+        processes may take together. `inherited`: further descriptors that it keeps open. `first_order`: the first line
+        that it reads."""
         self._log = log
         self._python_bytes = python_bytes
         self._killed_for: str | None = None
@@ -56,6 +58,8 @@ class WorkerProcess:
                 )
         finally:
             os.close(writing)
+        if first_order is not None:
+            self.order(first_order)
         threading.Thread(target=self._bound_memory, name="cordwood-memory", daemon=True).start()
 
     @property

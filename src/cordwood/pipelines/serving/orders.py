@@ -12,11 +12,10 @@ EXIT_JAVA_DIED: Final = 4
 
 @dataclass(frozen=True)
 class WorkerOrders:
-    """What a worker is started with."""
+    """What a worker is started with. The connection comes before all other orders, since it may have a password."""
 
     directory: str
     """The pipelines' state."""
-    bootstrap_servers: str
     events: int
     """The descriptor to write events to."""
     once: bool

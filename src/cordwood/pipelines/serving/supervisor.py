@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.editions.control import Command
 from cordwood.pipelines.editions.control import Serving as Control
 from cordwood.pipelines.editions.events import Event, Tell
@@ -42,7 +43,7 @@ class ServingSupervisor:
         tell: Tell,
         *,
         directory: Path,
-        bootstrap_servers: str,
+        bootstrap: Bootstrap,
         once: bool,
         python_bytes: int,
         command: Sequence[str] = _COMMAND,
@@ -51,7 +52,7 @@ class ServingSupervisor:
         self._control = control
         self._tell = tell
         self._directory = directory
-        self._bootstrap_servers = bootstrap_servers
+        self._bootstrap = bootstrap
         self._once = once
         self._python_bytes = python_bytes
         self._command = command
@@ -149,11 +150,13 @@ class ServingSupervisor:
 
     def _start_worker(self) -> None:
         def command(events: int) -> list[str]:
-            orders = WorkerOrders(str(self._directory), self._bootstrap_servers, events, self._once)
+            orders = WorkerOrders(str(self._directory), events, self._once)
             return [*self._command, orders.to_text()]
 
         self._tell({"event": "doing", "pipeline": "all pipelines", "edition": "", "text": "starting Java and Spark"})
-        worker = self._worker = WorkerProcess(command, self._control.log, python_bytes=self._python_bytes)
+        worker = self._worker = WorkerProcess(
+            command, self._control.log, python_bytes=self._python_bytes, first_order=self._bootstrap.to_text()
+        )
         if self._is_killed:
             worker.kill()
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import BatchStuck, Refusal, shown_path
 from cordwood.pipelines.definition.loading import declared_in, load_pipeline
@@ -56,8 +57,9 @@ class Teller:
 
 
 class ServingWorker:
-    def __init__(self, orders: WorkerOrders) -> None:
+    def __init__(self, orders: WorkerOrders, bootstrap: Bootstrap) -> None:
         self._orders = orders
+        self._bootstrap = bootstrap
         self._tell = Teller(orders.events)
         self._project = Project(orders.directory)
         self._spark = SharedSpark(self._java_died)
@@ -88,7 +90,7 @@ class ServingWorker:
                 query.thread.join()
 
     def _begin(self, order: BeginQuery) -> None:
-        query = Query(order, self._orders, self._project, self._spark, self._loading, self._killed, self._tell)
+        query = Query(order, self._bootstrap, self._project, self._spark, self._loading, self._killed, self._tell)
         self._queries[order.pipeline] = query
         query.thread.start()
 
@@ -126,7 +128,7 @@ class Query:
     def __init__(
         self,
         order: BeginQuery,
-        orders: WorkerOrders,
+        bootstrap: Bootstrap,
         project: Project,
         spark: SharedSpark,
         loading: threading.Lock,
@@ -134,7 +136,7 @@ class Query:
         tell: Teller,
     ) -> None:
         self._order = order
-        self._orders = orders
+        self._bootstrap = bootstrap
         self._project = project
         self._spark = spark
         self._loading = loading
@@ -182,11 +184,11 @@ class Query:
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
         from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
 
-        servers, project = self._orders.bootstrap_servers, self._project
+        bootstrap, project = self._bootstrap, self._project
         state = project.state(self._order.pipeline)
         pipeline, tried_from = self._load(state)
         live = state.live_edition() if state.live() else None
-        check_inputs(servers, bound(project, pipeline, live))
+        check_inputs(bootstrap, bound(project, pipeline, live))
         if live is None:
             check_tables_can_be_written(pipeline)  # one that has run waits for a store that is away
             if pipeline.rules:
@@ -200,8 +202,8 @@ class Query:
             self._tell({**self._who, "event": "loaded", "tried_from": tried_from, "every_ms": settings.every_ms})
             if pipeline.rules and is_to_make_topics(state, edition):
                 check_rules(pipeline, self._spark.session_for(pipeline, self._order.spark))
-            prepare_topics(bound(project, pipeline, edition), state, edition, servers, self._remark)
-            if is_once and has_nothing_to_do(Route(project, state, pipeline, servers, edition)):
+            prepare_topics(bound(project, pipeline, edition), state, edition, bootstrap, self._remark)
+            if is_once and has_nothing_to_do(Route(project, state, pipeline, bootstrap, edition)):
                 reason = Ending.DONE
             elif self._stopping.is_set():
                 reason = Ending.STOPPED
@@ -217,7 +219,7 @@ class Query:
                 state,
                 edition,
                 session,
-                bootstrap_servers=servers,
+                bootstrap=bootstrap,
                 once=is_once,
                 tell=adopting(state, edition, self._tell_of_query),
                 lock=lock,
@@ -311,7 +313,7 @@ def main(text: str) -> int:
     # A command that stops one pipeline may send this to the holder of its lock, which is this process: it ends anyway.
     # A handler, because Java and Python workers would inherit that the signal is ignored.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    ServingWorker(WorkerOrders(**json.loads(text))).run()
+    ServingWorker(WorkerOrders(**json.loads(text)), Bootstrap.from_text(sys.stdin.readline())).run()
     return 0
 
 

@@ -15,6 +15,7 @@ from uuid import uuid4
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.pipelines.definition.definition import Pipeline, Topic
 from cordwood.pipelines.definition.record_formats import Json
 from cordwood.pipelines.definition.table_output import Table, TableFormat
@@ -31,6 +32,7 @@ from cordwood.pipelines.execution.trial import SetAside, set_aside_of
 from cordwood.pipelines.formats.table_formats import snapshot
 from cordwood.pipelines.rows.rules import RuleCounts
 from cordwood.pipelines.testing.given import Encoded, GivenRow, encoded
+from cordwood.spark.options.security import connection_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,34 +51,36 @@ class Batch:
 
 
 class PipelineTest:
-    """A pipeline under test. Its inputs are topics of this broker, made with `partitions` if they are missing."""
+    """A pipeline under test. Its inputs are topics of this broker, made with `partitions` if they are missing. A
+    secure broker is given by the settings of a client on librdkafka."""
 
     def __init__(
         self,
         pipeline: Pipeline,
         spark: "SparkSession",
-        bootstrap_servers: str,
+        bootstrap_servers: str | Mapping[str, str],
         directory: Path,
         *,
         partitions: int = 1,
     ) -> None:
         self.pipeline = pipeline = _without_databases(pipeline)
-        self.bootstrap_servers = bootstrap_servers
+        self._bootstrap = Bootstrap.of(bootstrap_servers)
+        self.bootstrap_servers = self._bootstrap.servers
         self._spark = spark
         self._directory = directory
-        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 0})
+        self._producer = Producer({**self._bootstrap.for_librdkafka(), "linger.ms": 0})
         self._position: Positions = {}
         self._inputs = [topic.name for topic in pipeline.inputs.values()]
-        _make_topics(bootstrap_servers, self._inputs, partitions)
+        _make_topics(self._bootstrap, self._inputs, partitions)
         self._batches: Batches | None = None
         self._batch_id = 0
         if not pipeline.settings.stateful:
             check_rules(pipeline, spark)
             topics = {topic.name: topic.name for topic in pipeline.topics.values()}
             written = [*map(Written, topics), Written(pipeline.quarantine_topic, is_quarantine=True)]
-            ensure_topics(bootstrap_servers, written, self._inputs)
+            ensure_topics(self._bootstrap, written, self._inputs)
             tables = {table.name: directory / "tables" / table.name for table in pipeline.tables.values()}
-            place = Place(tables, topics, directory / "staging", bootstrap_servers, "test")
+            place = Place(tables, topics, directory / "staging", self._bootstrap, "test")
             self._batches = Batches(pipeline, Outputs(pipeline, place, str(uuid4()), replaying=False))
 
     def produce(self, input: str, *rows: GivenRow) -> None:
@@ -99,7 +103,7 @@ class PipelineTest:
         which the next call tries the same records again."""
         if self._batches is None:
             return self._run_once()
-        ends = log_ends(self.bootstrap_servers, self._inputs)
+        ends = log_ends(self._bootstrap, self._inputs)
         if ends == self._position or not any(any(each.values()) for each in ends.values()):
             return Batch(0, dict.fromkeys(self.pipeline.outputs, 0))
         report = self._batches.process(self._source(ends), self._batch_id, {})
@@ -120,15 +124,15 @@ class PipelineTest:
         declared = self.pipeline.outputs[output]
         if not isinstance(declared, Topic):
             raise KeyError(f"{output} is a table of {self.pipeline.name}, and no topic")
-        found = committed_records(declared.name, self.bootstrap_servers, ("key", "value"))
+        found = committed_records(declared.name, self._bootstrap, ("key", "value"))
         return [(row["key"], row["value"]) for batch in found for row in batch.to_pylist()]
 
     def quarantined(self) -> list[SetAside]:
         """The records in quarantine."""
         topic = self.pipeline.quarantine_topic
-        if not log_ends(self.bootstrap_servers, [topic]):
+        if not log_ends(self._bootstrap, [topic]):
             return []
-        found = committed_records(topic, self.bootstrap_servers, ("key", "value", "headers"))
+        found = committed_records(topic, self._bootstrap, ("key", "value", "headers"))
         return [set_aside_of(row) for batch in found for row in batch.to_pylist()]
 
     def _source(self, ends: Positions) -> "DataFrame":
@@ -137,7 +141,7 @@ class PipelineTest:
             for topic, each in ends.items()
         }
         options = {
-            "kafka.bootstrap.servers": self.bootstrap_servers,
+            **connection_options(self._bootstrap),
             "kafka.isolation.level": "read_committed",
             "assign": json.dumps({topic: sorted(each) for topic, each in ends.items()}),
             "startingOffsets": json.dumps(to_json(starts)),
@@ -151,7 +155,7 @@ class PipelineTest:
         running = start(
             self.pipeline,
             self._spark,
-            bootstrap_servers=self.bootstrap_servers,
+            bootstrap_servers=self._bootstrap.for_librdkafka(),
             directory=self._directory / "project",
             once=True,
             tell=told.append,
@@ -181,8 +185,8 @@ def _without_databases(pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, outputs=outputs)
 
 
-def _make_topics(bootstrap_servers: str, names: Sequence[str], partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+def _make_topics(bootstrap: Bootstrap, names: Sequence[str], partitions: int) -> None:
+    admin = AdminClient({**bootstrap.for_librdkafka()})
     there = admin.list_topics(timeout=_TIMEOUT_S).topics
     missing = [NewTopic(name, num_partitions=partitions) for name in names if name not in there]
     for answer in (admin.create_topics(missing) if missing else {}).values():

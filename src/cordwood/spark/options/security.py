@@ -1,13 +1,15 @@
 """The options of a connection's security, of reads and of writes: TLS, and the user that logs in.
 
 Names are those of Java's clients, as in Spark's Kafka source and sink, and those of librdkafka, each with `kafka.`
-before it. Spark hides the values of options whose names or values have the word `password` in them.
+before it. Spark hides the values of options whose names or values have the word `password` in them, in plans, in its UI
+and in event logs; all others show.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from cordwood.security.connection_settings import NAMES, Security, parse_security
+from cordwood.client.bootstrap import SERVERS, Bootstrap
+from cordwood.security.connection_settings import NAMES, PLAIN_TEXT, Security, parse_security
 from cordwood.security.java_settings import JAVA_NAMES, in_librdkafkas_names
 
 SECURITY_KEYS: Final = frozenset((*NAMES, *JAVA_NAMES))
@@ -38,4 +40,16 @@ def why_without_effect(key: str) -> str | None:
 def security_of(options: Mapping[str, str]) -> Security:
     """The security that options with names in lower case describe. Raises ValueError, without any secret."""
     given = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
-    return parse_security(in_librdkafkas_names(given))
+    security = parse_security(in_librdkafkas_names(given))
+    if security.tls is not None and security.tls.key_pem and "ENCRYPTED" not in security.tls.key_pem:
+        raise ValueError(
+            "a private key in an option shows in Spark's UI and event log: name its file "
+            "(ssl.keystore.location), or encrypt it and give ssl.key.password, which Spark hides"
+        )
+    return security
+
+
+def connection_options(bootstrap: Bootstrap) -> dict[str, str]:
+    """The options of a read or a write by which Spark reaches these brokers."""
+    secure = bootstrap.for_librdkafka() if bootstrap.security != PLAIN_TEXT else {SERVERS: bootstrap.servers}
+    return {f"kafka.{name}": value for name, value in secure.items()}
