@@ -164,4 +164,7 @@ OF_CLIENTS: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, Q
 def _length(frame: Frame) -> int:
     if isinstance(frame, bytes):
         return len(frame)
-    return sum(part.length if isinstance(part, LogSlice) else len(part) for part in frame)
+    length = 0
+    for part in frame:
+        length += part.length if isinstance(part, LogSlice) else len(part)
+    return length

@@ -44,7 +44,9 @@ def fetch(rooms: FetchRooms, request: Request) -> Steps | None:
     plan = _plan(rooms, request, body, targets)
     if plan is None:
         return None
-    fetching = Fetching(rooms, request, _within_quota(rooms, request, body), plan)
+    if rooms.quotas.on:
+        body = _within_quota(rooms, request, body)
+    fetching = Fetching(rooms, request, body, plan)
     if len(plan.targets) > PARTITIONS_PER_STEP:
         return fetching.start_in_steps()
     fetching.start()
@@ -69,7 +71,9 @@ def _fetch_in_steps(rooms: FetchRooms, request: Request) -> Steps:
     plan = _plan(rooms, request, body, list(named.values()))
     if plan is not None:
         yield
-        yield from Fetching(rooms, request, _within_quota(rooms, request, body), plan).start_in_steps()
+        if rooms.quotas.on:
+            body = _within_quota(rooms, request, body)
+        yield from Fetching(rooms, request, body, plan).start_in_steps()
 
 
 def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list[Target]) -> FetchPlan | None:
@@ -96,9 +100,8 @@ def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list
 
 
 def _within_quota(rooms: FetchRooms, request: Request, body: FetchRequest) -> FetchRequest:
-    if not rooms.quotas.on:
-        return body
-    return body._replace(max_bytes=min(body.max_bytes, rooms.quotas.most_bytes(request.header, request.reply.session)))
+    most_bytes = rooms.quotas.most_bytes(request.header, request.reply.session)
+    return body if body.max_bytes <= most_bytes else body._replace(max_bytes=most_bytes)
 
 
 HANDLERS = (serves(ApiKey.FETCH, 4, 18, fetch),)
