@@ -79,6 +79,7 @@ TROUBLE: Mapping[str, Mapping[str, str]] = {
     "CordwoodCertificateExpires": {
         'cordwood_certificate_expires_timestamp_seconds{listener="SSL"}': stays(10 * 86_400),
     },
+    "CordwoodLogInsRefused": {'cordwood_log_ins_total{mechanism="PLAIN",outcome="refused"}': grows(0, 120)},
     "CordwoodSetAside": {"cordwood_set_aside_directories": stays(1)},
     "CordwoodPipelineFailed": {f"cordwood_pipeline_failed{{{EDITION}}}": stays(1)},
     "CordwoodPipelineLagGrows": {f'cordwood_pipeline_lag_records{{instance="slow",{INPUT}}}': grows(2_000, 10)},

@@ -60,6 +60,19 @@ CERTIFICATE_EXPIRES = _gauge(
     "changed file counts once it is served. Absent without such listeners.",
     ("listener",),
 )
+LOG_INS = _counter(
+    "cordwood_log_ins_total",
+    "Log-ins by SASL, also those that renew a session, by the mechanism and the outcome: `logged in`, or `refused` (a "
+    "wrong password, an unknown user, something out of order). The mechanism `none`: the peer named none that its "
+    "listener takes.",
+    ("mechanism", "outcome"),
+)
+MISSING_RIGHTS = _counter(
+    "cordwood_missing_rights_total",
+    "Rights that requests lacked, by the operation and the kind of resource. With `authorizer.dry.run` those that "
+    "would have been refused for. What is left out of a list counts for nothing.",
+    ("operation", "resource"),
+)
 TRAIL_LINES = _counter("cordwood_security_trail_lines_total", "Lines of the security trail that were written.")
 TRAIL_LOST = _counter(
     "cordwood_security_trail_lost_events_total",

@@ -52,6 +52,8 @@ class AccessRules:
         """How many rules name each address."""
         self._lengths: dict[ResourceKind, dict[int, int]] = {}
         """How many prefixes of each length have rules: a name is looked up once for each length."""
+        self.refused: Counter[tuple[Operation, ResourceKind]] = Counter()
+        """Rights that requests lacked, since the start: the judge counts them."""
         self.kept: dict[_Question, Decision] = {}
         """Decisions that hold now: a request that finds its own here need not call `decide`."""
         self._kept_anywhere: dict[tuple[Principal, str, Operation, ResourceKind], bool] = {}

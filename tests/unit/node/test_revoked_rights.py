@@ -59,6 +59,16 @@ def test_a_waiting_fetch_gets_no_record_that_came_after_its_right_was_taken_away
     assert not part.records
 
 
+def test_missing_rights_are_counted(judged: World) -> None:
+    rules = judged.node.access.rules
+    assert rules is not None
+    assert write(judged) == ErrorCode.NONE
+    assert not rules.refused
+    rules.remove(WRITE)
+    assert write(judged) == write(judged) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert rules.refused == {(Operation.WRITE, ResourceKind.TOPIC): 2}
+
+
 def test_a_waiting_fetch_loses_the_records_that_it_had_found_before(judged: World) -> None:
     fetch = waiting_fetch(judged, min_bytes=1 << 20)
     assert write(judged) == ErrorCode.NONE

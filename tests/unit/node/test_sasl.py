@@ -226,6 +226,19 @@ def test_an_unknown_user_has_keys_of_the_usual_shape_that_stay_the_same(world: W
     assert world.node.authentications._find("nobody", SHA_256) == unknown
 
 
+def test_log_ins_are_counted_by_mechanism_and_outcome(world: World) -> None:
+    Peer(world).scram()
+    Peer(world).scram(password="wrong")
+    Peer(world).plain()
+    assert Peer(world).handshake("GSSAPI") == "UNSUPPORTED_SASL_MECHANISM"
+    assert world.node.authentications.log_ins == {
+        ("SCRAM-SHA-256", "logged in"): 1,
+        ("SCRAM-SHA-256", "refused"): 1,
+        ("PLAIN", "logged in"): 1,
+        ("none", "refused"): 1,
+    }
+
+
 def test_wrong_passwords_of_plain_are_refused(world: World) -> None:
     for user, password in [("alice", "Secret"), ("nobody", "secret")]:
         peer = Peer(world)

@@ -54,6 +54,8 @@ def prepare_scrape(
         names.CONNECTIONS_ACCEPTED: _one(connections.accepted),
         names.CONNECTIONS_REFUSED: _one(connections.refused),
         **_tls(tls),
+        names.LOG_INS: sorted(node.authentications.log_ins.items()),
+        names.MISSING_RIGHTS: _missing_rights(node),
         names.TRAIL_LINES: _one(0 if trail is None else trail.lines),
         names.TRAIL_LOST: _one(0 if trail is None else trail.lost),
         **_throttled(node),
@@ -129,6 +131,12 @@ def _without_leader(image: "ClusterImage", topics: "Sequence[TopicImage]") -> in
     """Counts partitions without a leader. Runs in a thread: there may be many thousand partitions."""
     brokers = image.brokers
     return sum(image.leadership(each).leader not in brokers for topic in topics for each in topic.partitions)
+
+
+def _missing_rights(node: "Node") -> Labelled:
+    rules = node.access.rules
+    refused = {} if rules is None else rules.refused
+    return [((str(operation), str(kind)), count) for (operation, kind), count in sorted(refused.items())]
 
 
 def _throttled(node: "Node") -> Values:

@@ -191,9 +191,11 @@ class Asking(Judge):
         right = _right(self._key, self._version, operation, kind)
         if self._allows(operation, kind, name) or any(self._may_instead(*other) for other in right.instead):
             return True
-        if self._trail is not None and right.without is not Without.LEFT_OUT:
-            api = APIS[self._key].name
-            self._trail.refused(self._session, api, operation, kind, name, enforced=self.enforces)
+        if right.without is not Without.LEFT_OUT:
+            self._rules.refused[operation, kind] += 1
+            if self._trail is not None:
+                api = APIS[self._key].name
+                self._trail.refused(self._session, api, operation, kind, name, enforced=self.enforces)
         return False
 
     def may_see_topic(self, name: str) -> bool:

@@ -6,9 +6,10 @@ A connection has an authentication from its first SASL request on. A failure is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.credentials import ScramMechanism
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
     from cordwood.security.scram import FoundKeys
     from cordwood.security.trail.port import Trail
 
-_NONCE_BYTES = 24
+LOGGED_IN: Final = "logged in"
+_REFUSED: Final = "refused"
+_NO_MECHANISM: Final = "none"
+"""In place of a mechanism that the listener does not take, or that the peer never named."""
+_NONCE_BYTES: Final = 24
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +48,8 @@ class Authentications:
         self._image = image
         self._random_bytes = random_bytes
         self._peers: dict[int, _Peer] = {}
+        self.log_ins: Counter[tuple[str, str]] = Counter()
+        """Log-ins since the start, by the mechanism and how they ended; renewed ones count, too."""
         self._checks = PasswordChecks(loop)
         self._trail = trail
 
@@ -70,6 +77,7 @@ class Authentications:
         assert asks is not None
         session = reply.session.proved(proof.user, mechanism, self._loop.now.boot_ms)
         reply.begin(session)
+        self.log_ins[mechanism, LOGGED_IN] += 1
         if self._trail is not None:
             self._trail.logged_in(session)
         return asks.session_ms
@@ -104,8 +112,9 @@ class Authentications:
     def refuse(self, reply: Reply, frame: Frame, refused: Refused) -> None:
         """Answers a failure later, and closes the connection behind the answer."""
         peer = self._peers[reply.connection_id]
+        authentication = peer.authentication
+        self.log_ins[authentication.chosen or _NO_MECHANISM, _REFUSED] += 1
         if self._trail is not None:
-            authentication = peer.authentication
             self._trail.not_logged_in(reply.session, authentication.chosen, authentication.claimed, refused.reason)
         reply.hold()
 
