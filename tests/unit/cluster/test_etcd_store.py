@@ -246,6 +246,32 @@ async def test_a_watch_begins_after_the_token_expired_and_a_changed_password_is_
             await EtcdStore.open(EtcdOptions((member.endpoint,), "woods", user="broker", password_file="none"))
 
 
+async def test_a_role_for_one_clusters_keys_neither_reads_nor_writes_those_of_another(start_etcd: StartEtcd) -> None:
+    with start_etcd() as cluster:
+        (member,) = cluster.members
+        member.post("/v3/auth/user/add", {"name": "root", "password": "secret"})
+        member.post("/v3/auth/user/grant", {"user": "root", "role": "root"})
+        for name in ("woods", "woods-of-others"):
+            # As `etcdctl role grant-permission NAME --prefix=true readwrite /cordwood/NAME/` does.
+            keys = (("key", f"/cordwood/{name}/"), ("range_end", f"/cordwood/{name}0"))
+            permission = {place: b64encode(key.encode()).decode() for place, key in keys}
+            member.post("/v3/auth/role/add", {"name": name})
+            member.post("/v3/auth/role/grant", {"name": name, "perm": {"permType": "READWRITE", **permission}})
+            member.post("/v3/auth/user/add", {"name": name, "password": name})
+            member.post("/v3/auth/user/grant", {"user": name, "role": name})
+        member.post("/v3/auth/enable", {})
+        own: dict[str, Any] = {"user": "woods", "password": "woods", "allow_old": True}
+        async with opened(member.endpoint, cluster="woods", **own) as store:
+            assert (await store.txn((), [Put("users/alice", b"keys")])).succeeded
+        with pytest.raises(StoreFailure, match="permission denied"):
+            await EtcdStore.open(EtcdOptions((member.endpoint,), "woods-of-others", **own))
+        token = member.post("/v3/auth/authenticate", {"name": "woods", "password": "woods"})["token"]
+        key = {"key": b64encode(b"/cordwood/woods-of-others/users/admin").decode()}
+        for path, body in (("put", {**key, "value": ""}), ("range", key), ("deleterange", key)):
+            with pytest.raises(HTTPError):
+                member.post(f"/v3/kv/{path}", body, token)
+
+
 async def test_a_connection_with_certificates_is_made_and_one_without_refused(
     start_etcd: StartEtcd, certificate: Certificate
 ) -> None:
