@@ -81,6 +81,12 @@ def test_another_user_gets_files_and_no_more_rights_than_it_is_given(tmp_path: P
         cli("acl", "add", "alice", "--producer", "--topic", "orders", "--client-config", admin)
         assert produced(alice, "orders") is None
         assert cli.error("acl", "list", "--client-config", alice)[1]["code"] == "CLUSTER_AUTHORIZATION_FAILED"
+        another = tmp_path / "another"
+        another.write_text("another password\n")
+        told = cli.json("user", "password", "alice", "--password-file", another, "--client-config", admin)
+        assert told["files"]["librdkafka"] == str(alice)
+        assert client(alice)["sasl.password"] == "another password"
+        assert produced(alice, "orders") is None
     cli("user", "add", "../bob", "--data-dir", data)
     with secure_broker(data) as broker:
         bob = data / "secure/users/%2E.%2Fbob/librdkafka.properties"

@@ -64,6 +64,7 @@ def test_a_sound_machine_is_fine() -> None:
         (replace(SOUND, free_bytes=10 * GIB), State.WARNING),
         (replace(SOUND, free_bytes=2 * GIB), State.PROBLEM),
         (replace(SOUND, sync_ms=60.0), State.WARNING),
+        (replace(SOUND, mode=0o755), State.WARNING),
     ],
 )
 def test_a_disk_that_will_hurt_is_named_with_what_to_do(disk: Disk, state: State) -> None:

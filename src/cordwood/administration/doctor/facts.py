@@ -20,6 +20,8 @@ class Disk:
     """The median time of a small write and fdatasync."""
     newest_s: float
     """The newest time of change of a partition's directory, in seconds since 1970; 0 if there is none."""
+    mode: int = 0o700
+    """The rights on the data directory; those of a directory that does not exist are its owner's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,14 @@ def judge_disk(disk: Disk) -> Iterator[Finding]:
             f"{disk.path} is on {disk.kind}: locks and fsync over a network are not always what they promise",
             "use a local disk, and replicas for its loss",
         )
+    if disk.mode & 0o077:
+        yield Finding(
+            "disk",
+            State.WARNING,
+            f"other users of this machine may look into {disk.path} (mode {disk.mode:o}), which has the records of all "
+            "topics: it was made by a build that did not keep it to the broker's user",
+            f"chmod -R go-rwx {disk.path}",
+        )
     share = disk.free_bytes / disk.total_bytes if disk.total_bytes else 0.0
     words = (
         f"{size_in_words(disk.free_bytes)} of {size_in_words(disk.total_bytes)} are free ({share:.0%}) at {disk.path}"

@@ -23,6 +23,7 @@ from cordwood.model.jaas import jaas
 SECURE: Final = "secure"
 ADMIN: Final = "admin"
 _SERVERS: Final = "bootstrap.servers="
+_MECHANISM: Final = "sasl.mechanism="
 _HOLDERS: Final = {"authority": "authority", "librdkafka": "for librdkafka", "java": "for Java"}
 """How lines for people call the files that the administrator needs."""
 
@@ -110,6 +111,18 @@ class SecureDirectory:
         }
         write_private(files.java, _lines(servers, of_java))
         return files
+
+    def rewrite_files(self, user: str, password: str) -> dict[str, str]:
+        """Gives the files of a user another password, as far as they are there: their owner may have moved them away.
+        Returns those that were written. Raises Failure."""
+        files = self.files_of(user)
+        if not os.path.exists(files.librdkafka):
+            return {}
+        with open(files.librdkafka, encoding="utf-8") as file:
+            mechanism = next(
+                (line.removeprefix(_MECHANISM).strip() for line in file if line.startswith(_MECHANISM)), ""
+            )
+        return self.write_files(user, password, mechanism, self.servers())._asdict()
 
     def point_at(self, servers: str) -> None:
         """Gives all files the address at which the broker is reached now."""

@@ -5,6 +5,7 @@ import ctypes
 import os
 import resource
 import socket
+import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -85,6 +86,7 @@ def disk_of(directory: str) -> Disk:
             unreadable = error.strerror or str(error)
     while not os.path.isdir(place):
         place = os.path.dirname(place)
+    mode = stat.S_IMODE(os.stat(place).st_mode) if exists else 0o700
     sync_ms, refusal = _synced(place)
     room = os.statvfs(place)
     return Disk(
@@ -97,6 +99,7 @@ def disk_of(directory: str) -> Disk:
         total_bytes=room.f_blocks * room.f_frsize,
         sync_ms=sync_ms,
         newest_s=newest_s,
+        mode=mode,
     )
 
 

@@ -19,18 +19,30 @@ def change_password(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Change a user's password, for all mechanisms of the user. Open connections stay until they log in again."""
+    """Change a user's password, for all mechanisms of the user. Open connections stay until they log in again.
+
+    Files with which the user logs in, which `cordwood serve --secure` or `cordwood user add` made beside the file of
+    --client-config, get the new password, too.
+    """
     from cordwood.administration.access.users import existing_user, set_password
+    from cordwood.broker.secure.client_files import SecureDirectory
     from cordwood.cli.terminal.output import print_json, remark, say
 
     connection = connect(bootstrap_servers, timeout_s, client_config)
     user = existing_user(connection, name)
     password = new_password(name, password_file)
+    secure = None if client_config is None else SecureDirectory.around(client_config)
+    written: dict[str, str] = {}
     if not dry_run:
         set_password(connection, name, password, user.iterations)
+        if secure is not None:
+            written = secure.rewrite_files(name, password)
     if as_json:
-        print_json({"user": name, "changed": not dry_run, **as_dry(dry_run)})
+        files = {"files": written} if written else {}
+        print_json({"user": name, "changed": not dry_run, **files, **as_dry(dry_run)})
     elif dry_run:
         remark(DRY_RUN)
     else:
         say(f"{name} has a new password")
+        for path in written.values():
+            say(path)
