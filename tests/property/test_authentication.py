@@ -9,7 +9,7 @@ from tests.unit.security.test_scram import CLIENT_NONCE, FINAL, SALT, final_mess
 
 from cordwood.model.credentials import SASL_MECHANISMS, SCRAM_NAMES, ScramMechanism
 from cordwood.security.authentication import AUTHENTICATION_MOVES, Authentication, Refused, Stage
-from cordwood.security.exchange import Challenge
+from cordwood.security.exchange import Challenge, PasswordClaim, Proof, TokenClaim, Unproven
 from cordwood.security.scram import FoundKeys, is_password, make_keys
 
 KEYS = {mechanism: make_keys(mechanism, "pencil", SALT, 4096) for mechanism in ScramMechanism}
@@ -55,11 +55,16 @@ class Peer:
         self.send(act)
 
     def check(self) -> None:
-        """The broker checks the password of PLAIN, as soon as its turn comes."""
-        claim = self.at_broker._claim
-        if self.at_broker.stage is Stage.CHECKING and claim is not None:
-            right = is_password(ScramMechanism.SHA_256, claim.password, find(claim.user, ScramMechanism.SHA_256))
-            self.send(lambda: self.at_broker.checked(is_password=right))
+        """The broker checks the password of PLAIN or the token, as soon as its turn comes. In this world a good token
+        is the password and the user."""
+        match self.at_broker._claim:
+            case PasswordClaim(user, password):
+                right = is_password(ScramMechanism.SHA_256, password, find(user, ScramMechanism.SHA_256))
+                self.send(lambda: self.at_broker.checked(is_password=right))
+            case TokenClaim(token):
+                password, _, user = token.partition(".")
+                is_good = PASSWORDS.get(user) == password
+                self.send(lambda: self.at_broker.verified(Proof(user, b"") if is_good else Unproven("not taken")))
 
     def final(self, mechanism: ScramMechanism, back: int) -> None:
         challenge = self.challenges[-1 - back % len(self.challenges)].token
@@ -74,6 +79,7 @@ steps = st.lists(
         st.tuples(st.just("first"), users),
         st.tuples(st.just("final"), st.tuples(st.sampled_from(list(SCRAM_NAMES)), st.integers(0, 3))),
         st.tuples(st.just("plain"), users),
+        st.tuples(st.just("bearer"), users),
         st.tuples(st.just("check"), st.none()),
         st.tuples(st.just("bytes"), st.binary(max_size=40)),
         st.tuples(st.just("bytes"), st.sampled_from([FINAL, b"v=AAAA", b"n,,n=user,r=x", b"\0user\0", b"user"])),
@@ -93,6 +99,8 @@ def play(peer: Peer, schedule: list[tuple[str, object]]) -> None:
                 peer.final(SCRAM_NAMES[mechanism], back)
             case "plain", str(user):
                 peer.take(f"\0{user}\0{peer.password}".encode())
+            case "bearer", str(user):
+                peer.take(f"n,,\x01auth=Bearer {peer.password}.{user}\x01\x01".encode())
             case "check", _:
                 peer.check()
             case _, bytes(token):

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from cordwood.broker.metrics.service import MetricsService
     from cordwood.broker.network.tls.layer import TlsResources
     from cordwood.broker.network.tls.listeners import TlsListeners
+    from cordwood.broker.network.token_keys import KeyReader
     from cordwood.broker.storage.cluster_witness import ClusterWitness
     from cordwood.broker.storage.memory import Memory
     from cordwood.broker.trail.recorder import SecurityTrail
@@ -101,6 +102,8 @@ class Server:
         self._fair_workers = FairWorkers(client_workers, CLIENT_THREADS, THREADS_PER_CLIENT)
         self.driver = Driver(loop, self._outbox, self._file_workers, self._fair_workers, self._fail)
         self._scrub_thread = ScrubThread(loop, self.driver.run)
+        self._key_reader: KeyReader | None = None
+        """Reads the keys of tokens; None: no listener takes tokens."""
         self._loop_watch = LoopWatch(loop)
         self._peer_troubles = PeerTroubles()
         self._client_counts = ClientBook(self._peer_troubles)
@@ -133,6 +136,7 @@ class Server:
         `memory` holds the data of a broker without a disk. `first_writes` writes metadata that the first client is to
         find."""
         tls = _tls_listeners(settings)
+        _check_key_files(settings)
         storage = await Storage.open(settings, memory=memory)
         server = cls(settings, storage, tls)
         try:
@@ -264,6 +268,11 @@ class Server:
         if self._witness is not None:
             # The witness says that the epochs are raised: a start that ends earlier raises them again.
             self._keep_witness(follower, self._witness)
+        if settings.key_sources:
+            from cordwood.broker.network.token_keys import KeyReader
+
+            self._key_reader = KeyReader(loop, self.driver.run)
+            self.node.authentications.token_keys.begin(self._key_reader.fetch)
         if not storage.in_memory:
             self.node.scrub.begin(self._scrub_thread.submit, self.node.now)
             self.node.repair.begin(self._scrub_thread.submit)
@@ -552,6 +561,8 @@ class Server:
             self._connections.close()
         if self._tls is not None:
             self._tls.close()
+        if self._key_reader is not None:
+            self._key_reader.close()
         for _, bound in self._bound:
             bound.close()
         if self._flusher is not None:
@@ -595,3 +606,12 @@ def _security_trail(settings: BrokerSettings, loop: asyncio.AbstractEventLoop) -
     path = os.path.abspath(f"{directory}/broker-{settings.node_id}.jsonl")
     file = RotatingFile(path, settings.security_trail_file_bytes, settings.security_trail_files)
     return SecurityTrail(loop, TrailWriter(file, settings.node_id), settings.security_trail_window_ms)
+
+
+def _check_key_files(settings: BrokerSettings) -> None:
+    """Raises BadKeys for files of keys, or of authorities, that cannot be used."""
+    if sources := settings.key_sources:
+        # Imported only if tokens are taken, to keep the start quick.
+        from cordwood.broker.network.token_keys import check_key_files
+
+        check_key_files(sources)

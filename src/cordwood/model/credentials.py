@@ -16,6 +16,8 @@ MAX_ITERATIONS: Final = 16_384
 DEFAULT_ITERATIONS: Final = 8192
 
 PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
+"""A token of an identity provider (RFC 7628): the cluster keeps nothing of its users."""
 
 
 class ScramMechanism(IntEnum):
@@ -41,7 +43,9 @@ class ScramMechanism(IntEnum):
 
 SCRAM_NAMES: Final = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
 """The mechanisms of SCRAM, by the name that clients send."""
-SASL_MECHANISMS: Final = (PLAIN, *SCRAM_NAMES)
+PASSWORD_MECHANISMS: Final = (PLAIN, *SCRAM_NAMES)
+"""The mechanisms by which users of the cluster log in."""
+SASL_MECHANISMS: Final = (*PASSWORD_MECHANISMS, OAUTHBEARER)
 """The mechanisms that a listener can take."""
 
 

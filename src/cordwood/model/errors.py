@@ -205,6 +205,11 @@ class SettingsTooNew(EnvironmentFailure):
     """A setting needs a newer version of the cluster's metadata than the finalised one."""
 
 
+class BadKeys(EnvironmentFailure):
+    """The keys by which tokens are verified (`sasl.oauthbearer.jwks.endpoint.url`) cannot be used; the message names
+    the file or the address, and the cure."""
+
+
 class DiskFull(StorageFailure):
     """No space left: the append was undone, reads go on, and appends work again once there is space."""
 

@@ -2,6 +2,7 @@
 
 The order is that of Kafka's StandardAuthorizer: super users may do everything; a rule that denies wins over rules that
 allow; without a rule about the resource everybody is refused, unless `allow.everyone.if.no.acl.found` says otherwise.
+Rules about a principal's groups count as those about the principal.
 """
 
 from __future__ import annotations
@@ -149,16 +150,16 @@ class AccessRules:
                     yield place
 
     def _decide(self, who: Principal, host: str, operation: Operation, kind: ResourceKind, name: str) -> Decision:
-        principal = str(who)
-        if principal in self._super_users:
+        names = (str(who), *who.groups)
+        if not self._super_users.isdisjoint(names):
             return _SUPER_USER
         allowing: Acl | None = None
         any_rule = False
         for place in self._places(kind, name):
             any_rule = True
-            for named in (principal, EVERY_PRINCIPAL):
+            for named in (*names, EVERY_PRINCIPAL):
                 for rule in place.get(named, ()):
-                    if rule.names(principal, host) and rule.decides(operation):
+                    if rule.names(named, host) and rule.decides(operation):
                         if rule.permission is Permission.DENY:
                             return Decision(False, rule, "a rule denies it")
                         allowing = allowing or rule
@@ -167,14 +168,14 @@ class AccessRules:
         return _NO_RULE_AT_ALL if self._everyone_without_rules and not any_rule else _NO_RULE
 
     def _allows_anywhere(self, who: Principal, host: str, operation: Operation, kind: ResourceKind) -> bool:
-        principal = str(who)
-        if principal in self._super_users:
+        names = (str(who), *who.groups)
+        if not self._super_users.isdisjoint(names):
             return True
         about = [
             rule
-            for named in (principal, EVERY_PRINCIPAL)
+            for named in (*names, EVERY_PRINCIPAL)
             for rule in self._rules.get(named, ())
-            if rule.kind is kind and rule.names(principal, host) and rule.decides(operation)
+            if rule.kind is kind and rule.names(named, host) and rule.decides(operation)
         ]
         denied = [rule for rule in about if rule.permission is Permission.DENY]
         if any(rule.covers_all for rule in denied):

@@ -3,6 +3,7 @@
     SaslHandshake     `choose`     the peer names a mechanism
     SaslAuthenticate  `take`       the peer's messages, one to three, as the mechanism has them
                       `checked`    a password of PLAIN was compared, outside of the loop
+                      `verified`   a token of OAUTHBEARER was verified, outside of the loop
 
 A connection that has proved its user may do so again (KIP-368), as the same user and by the same mechanism. Anything
 out of order, and any failure, ends the authentication: the connection is closed, and its peer has to begin anew.
@@ -13,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from cordwood.model.credentials import PLAIN, SCRAM_NAMES, ScramMechanism
+from cordwood.model.credentials import OAUTHBEARER, PLAIN, SCRAM_NAMES, ScramMechanism
 from cordwood.model.errors import ErrorCode
 from cordwood.model.state_tables import Moves, State
-from cordwood.security.exchange import PasswordClaim, Proof, Step, Unproven
+from cordwood.security.bearer import INVALID_TOKEN, parse_bearer
+from cordwood.security.exchange import Challenge, PasswordClaim, Proof, Step, TokenClaim, Unproven
 from cordwood.security.plain import parse_plain
 from cordwood.security.scram import FoundKeys, ScramExchange
 
@@ -24,7 +26,8 @@ from cordwood.security.scram import FoundKeys, ScramExchange
 class Stage(State):
     BEGINNING = "the peer has named no mechanism"
     EXCHANGING = "the peer has named a mechanism"
-    CHECKING = "a password is being checked"
+    CHECKING = "a password or a token is being checked"
+    REJECTED = "the peer has been told that its token is not taken, and has to answer that (RFC 7628)"
     PROVEN = "the peer has proved who it is"
     ENDED = "the peer failed, or sent something out of order"
 
@@ -35,8 +38,9 @@ AUTHENTICATION_MOVES: Final = Moves(
         Stage.BEGINNING: set(),
         Stage.EXCHANGING: {Stage.BEGINNING, Stage.PROVEN},
         Stage.CHECKING: {Stage.EXCHANGING},
+        Stage.REJECTED: {Stage.CHECKING},
         Stage.PROVEN: {Stage.EXCHANGING, Stage.CHECKING},
-        Stage.ENDED: {Stage.BEGINNING, Stage.EXCHANGING, Stage.CHECKING, Stage.PROVEN},
+        Stage.ENDED: {Stage.BEGINNING, Stage.EXCHANGING, Stage.CHECKING, Stage.REJECTED, Stage.PROVEN},
     },
 )
 
@@ -69,7 +73,9 @@ class Authentication:
         self.claimed = ""
         """The user that the peer says it is, in this exchange or the last."""
         self._exchange: ScramExchange | None = None
-        self._claim: PasswordClaim | None = None
+        self._claim: PasswordClaim | TokenClaim | None = None
+        self._rejected = ""
+        """The reason why a token was not taken."""
 
     def choose(self, mechanism: str, nonce: str) -> None:
         """Begins an exchange. `nonce` is for this exchange alone, and nobody can foresee it. Raises Refused."""
@@ -85,6 +91,9 @@ class Authentication:
 
     def take(self, token: bytes) -> Step:
         """The step that the peer's next message leads to. Raises Refused."""
+        if self.stage is Stage.REJECTED:
+            # Whatever the peer answers, the refusal follows.
+            raise self._failed(self._rejected, INVALID_TOKEN.decode())
         if self.stage is not Stage.EXCHANGING:
             raise self._out_of_order("a SaslAuthenticate came without a SaslHandshake before")
         if self.mechanism not in (None, self.chosen):
@@ -94,43 +103,62 @@ class Authentication:
             )
             raise self._ended(ErrorCode.SASL_AUTHENTICATION_FAILED, told, told)
         try:
-            if self._exchange is None:
-                self._claim = parse_plain(token)
-                self.claimed = self._claim.user
-                self._move(Stage.CHECKING)
-                return self._claim
-            step = self._exchange.take(token)
-            self.claimed = self._exchange.user
+            step = self._step(token)
         except Unproven as unproven:
             raise self._failed(str(unproven)) from None
-        return self._proven(step) if isinstance(step, Proof) else step
+        match step:
+            case Proof():
+                return self._proven(step)
+            case PasswordClaim() | TokenClaim():
+                self._claim = step
+                self.claimed = step.user
+                self._move(Stage.CHECKING)
+        return step
+
+    def _step(self, token: bytes) -> Step:
+        if self._exchange is not None:
+            step = self._exchange.take(token)
+            self.claimed = self._exchange.user
+            return step
+        return parse_bearer(token) if self.chosen == OAUTHBEARER else parse_plain(token)
 
     def checked(self, *, is_password: bool) -> Proof:
         """Ends the check of a password. Raises Refused."""
         assert self.stage is Stage.CHECKING
-        assert self._claim is not None
+        assert isinstance(self._claim, PasswordClaim)
         claim, self._claim = self._claim, None
         if not is_password:
             raise self._failed("the password is wrong, or there is no such user")
         return self._proven(Proof(claim.user, b""))
 
+    def verified(self, verdict: Proof | Unproven) -> Proof | Challenge:
+        """Ends the check of a token. A token that is not taken leads to one more message each way. Raises Refused."""
+        assert self.stage is Stage.CHECKING
+        assert isinstance(self._claim, TokenClaim)
+        self._claim = None
+        if isinstance(verdict, Proof):
+            return self._proven(verdict)
+        self._rejected = str(verdict)
+        self._move(Stage.REJECTED)
+        return Challenge(INVALID_TOKEN)
+
     def _proven(self, proof: Proof) -> Proof:
         if self.user not in (None, proof.user):
             told = f"Cannot change principals during re-authentication from User.{self.user}: User.{proof.user}"
             raise self._ended(ErrorCode.SASL_AUTHENTICATION_FAILED, told, told)
-        self.user, self.mechanism = proof.user, self.chosen
+        self.user = self.claimed = proof.user
+        self.mechanism = self.chosen
         self._exchange = None
         self._move(Stage.PROVEN)
         return proof
 
-    def _failed(self, reason: str) -> Refused:
+    def _failed(self, reason: str, told: str = "") -> Refused:
         """The refusal of a peer that proved nothing. Its message is Apache Kafka's, and the same for every reason."""
-        again = "authentication" if self.user is None else "re-authentication"
-        told = (
-            "Authentication failed: Invalid username or password"
-            if self.chosen == PLAIN
-            else f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self.chosen}"
-        )
+        if not told and self.chosen == PLAIN:
+            told = "Authentication failed: Invalid username or password"
+        elif not told:
+            again = "authentication" if self.user is None else "re-authentication"
+            told = f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self.chosen}"
         return self._ended(ErrorCode.SASL_AUTHENTICATION_FAILED, told, f"{self.chosen} failed: {reason}")
 
     def _out_of_order(self, reason: str) -> Refused:

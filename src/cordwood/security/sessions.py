@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from cordwood.model.moment import Moment
 from cordwood.model.settings.listeners import LOOPBACK, Entrance
+from cordwood.security.exchange import Proof
 
 
 class Principal(NamedTuple):
-    """The owner of a session, in Kafka's form: a kind and a name."""
+    """The owner of a session, in Kafka's form: a kind and a name; and the groups whose rules hold for it, too."""
 
     kind: str
     name: str
+    groups: tuple[str, ...] = ()
+    """Kind and name of each, as `Group:traders`, in order. The same user with other groups is another principal for all
+    that is kept of decisions and fetch sessions."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
@@ -38,12 +43,16 @@ class Session(NamedTuple):
         """True if the peer may only say who it is, for the first time or again."""
         return self.ends_ms is not None and now_ms >= self.ends_ms
 
-    def proved(self, user: str, mechanism: str, now_ms: int) -> Session:
-        """The session of the same connection, after the peer has proved that it is this user."""
+    def proved(self, proof: Proof, mechanism: str, now: Moment) -> Session:
+        """The session of the same connection, after the peer has proved who it is. It ends with the proof, or after the
+        listener's time for a session, whichever is sooner."""
         asks = self.entrance.asks
         assert asks is not None
-        ends_ms = now_ms + asks.session_ms if asks.session_ms else None
-        return self._replace(principal=Principal("User", user), mechanism=mechanism, ends_ms=ends_ms)
+        ends = [now.boot_ms + asks.session_ms] if asks.session_ms else []
+        if proof.ends_ms is not None:
+            ends.append(now.boot_ms + proof.ends_ms - now.wall_ms)
+        principal = Principal("User", proof.user, tuple(f"Group:{name}" for name in proof.groups))
+        return self._replace(principal=principal, mechanism=mechanism, ends_ms=min(ends, default=None))
 
 
 def session_at(entrance: Entrance, host: str) -> Session:

@@ -119,7 +119,7 @@ class Member:
         if expression is not None:
             self.topics = topics or None
         self.expression = expression
-        self.reader = None if principal is None else Reader(("User", principal), "*")
+        self.reader = None if principal is None else Reader(("User", principal, ()), "*")
         self.instance_id = instance_id
         self.assignor = assignor
         self.epoch = 0

@@ -102,7 +102,7 @@ def test_a_static_member_that_comes_back_as_another_principal_has_the_rights_of_
 def test_a_member_that_proves_to_be_another_is_judged_as_that_from_then_on(stage: Stage) -> None:
     member = Member(stage, "a", expression=".*", principal="alice")
     settle(member)
-    member.reader = Reader(("User", "bob"), "*")
+    member.reader = Reader(("User", "bob", ()), "*")
     member.beat()
     assert read_by(member) == {REFUNDS}
 

@@ -24,7 +24,10 @@ from cordwood.security.sessions import Principal
 
 TOPIC = ResourceKind.TOPIC
 ALICE, BOB = "User:alice", "User:bob"
+TRADERS = "Group:traders"
 WHO = {ALICE: Principal("User", "alice"), BOB: Principal("User", "bob")}
+MEMBER = Principal("User", "alice", ("Group:others", TRADERS))
+"""Alice, by a token that names groups."""
 HERE, THERE = "10.0.0.1", "10.0.0.2"
 
 
@@ -64,6 +67,23 @@ def test_super_users_may_do_everything_even_what_a_rule_denies() -> None:
     access = rules(rule(permission=Permission.DENY, principal=EVERY_PRINCIPAL), super_users=(ALICE,))
     assert may(access, Operation.READ)
     assert not may(access, Operation.READ, who=BOB)
+
+
+def test_rules_of_groups_hold_for_their_members_alone() -> None:
+    access = rules(
+        rule(principal=TRADERS), rule("refunds"), rule("refunds", principal=TRADERS, permission=Permission.DENY)
+    )
+
+    def reads(who: Principal, name: str) -> bool:
+        assert access.allows_anywhere(who, HERE, Operation.READ, TOPIC)
+        return access.decide(who, HERE, Operation.READ, TOPIC, name).allowed
+
+    assert [reads(WHO[ALICE], "orders"), reads(WHO[ALICE], "refunds")] == [False, True]
+    assert [reads(MEMBER, "orders"), reads(MEMBER, "refunds")] == [True, False]
+    admins = rules(super_users=(TRADERS,))
+    assert admins.decide(MEMBER, HERE, Operation.ALTER, TOPIC, "orders").allowed
+    assert admins.allows_anywhere(MEMBER, HERE, Operation.ALTER, TOPIC)
+    assert not may(admins, Operation.ALTER)
 
 
 def test_a_denial_wins_over_leave_wherever_both_stand() -> None:
@@ -149,17 +169,18 @@ ACLS = st.builds(
     st.sampled_from((TOPIC, ResourceKind.GROUP)),
     st.sampled_from(Pattern),
     st.sampled_from(NAMES),
-    st.sampled_from((ALICE, BOB, EVERY_PRINCIPAL)),
+    st.sampled_from((ALICE, BOB, TRADERS, EVERY_PRINCIPAL)),
     st.sampled_from((HERE, THERE, EVERYTHING)),
     st.sampled_from((Operation.READ, Operation.DESCRIBE, Operation.ALL)),
     st.sampled_from(Permission),
 )
 
 
-def read_plainly(acls: set[Acl], who: str, host: str, operation: Operation, name: str, everyone: bool) -> bool:
+def read_plainly(acls: set[Acl], who: Principal, host: str, operation: Operation, name: str, everyone: bool) -> bool:
     """Kafka's order, rule by rule."""
     covering = [acl for acl in acls if acl.kind is TOPIC and acl.covers(name)]
-    about = [acl for acl in covering if acl.names(who, host) and acl.decides(operation)]
+    names = (str(who), *who.groups)
+    about = [acl for acl in covering if acl.decides(operation) and any(acl.names(each, host) for each in names)]
     if any(acl.permission is Permission.DENY for acl in about):
         return False
     return bool(about) or (everyone and not covering)
@@ -175,8 +196,9 @@ def test_the_index_decides_as_a_plain_reading_of_all_rules(changes: list[tuple[b
         (kept.add if adds else kept.discard)(acl)
         for name in ("a", "ab", "abcd", "c"):
             for operation in (Operation.READ, Operation.DESCRIBE):
-                expected = read_plainly(kept, ALICE, HERE, operation, name, everyone)
-                assert access.decide(WHO[ALICE], HERE, operation, TOPIC, name).allowed is expected
+                for who in (WHO[ALICE], MEMBER):
+                    expected = read_plainly(kept, who, HERE, operation, name, everyone)
+                    assert access.decide(who, HERE, operation, TOPIC, name).allowed is expected
     assert set(access) == kept
     assert len(access) == len(kept)
 

@@ -6,7 +6,7 @@ from tests.unit.security.test_scram import BROKER_NONCE, CHALLENGE, FINAL, FIRST
 from cordwood.model.credentials import SASL_MECHANISMS, ScramMechanism
 from cordwood.model.errors import ErrorCode
 from cordwood.security.authentication import Authentication, Refused, Stage
-from cordwood.security.exchange import Challenge, PasswordClaim, Proof
+from cordwood.security.exchange import Challenge, PasswordClaim, Proof, TokenClaim, Unproven
 from cordwood.security.scram import FoundKeys, is_password, make_keys
 
 SHA_256 = "SCRAM-SHA-256"
@@ -98,6 +98,55 @@ def test_a_mechanism_that_is_not_offered_is_refused_with_those_that_are(mechanis
         peer.choose(mechanism, BROKER_NONCE)
     assert refusal.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert "SCRAM-SHA-256, PLAIN" in refusal.value.message
+
+
+BEARER = b"n,,\x01auth=Bearer a.b.c\x01\x01"
+
+
+def with_token(peer: Authentication) -> Authentication:
+    """The peer, with a token that is being checked."""
+    peer.choose("OAUTHBEARER", BROKER_NONCE)
+    assert peer.take(BEARER) == TokenClaim("a.b.c", "")
+    assert peer.stage is Stage.CHECKING
+    return peer
+
+
+def test_a_peer_proves_its_user_by_a_token() -> None:
+    peer = with_token(connection())
+    assert peer.verified(Proof("user", b"", ("traders",), 5)) == Proof("user", b"", ("traders",), 5)
+    assert (peer.stage, peer.user, peer.mechanism) == (Stage.PROVEN, "user", "OAUTHBEARER")
+    assert with_token(peer).verified(Proof("user", b"", (), 9)) == Proof("user", b"", (), 9)
+    with pytest.raises(Refused, match="Cannot change principals"):
+        with_token(peer).verified(Proof("other", b""))
+
+
+@pytest.mark.parametrize("answer", [b"\x01", b"", BEARER])
+def test_a_token_that_is_not_taken_is_refused_after_one_more_message(answer: bytes) -> None:
+    peer = with_token(connection())
+    assert peer.verified(Unproven("the token expired")) == Challenge(b'{"status":"invalid_token"}')
+    assert peer.stage is Stage.REJECTED
+    with pytest.raises(Refused) as refusal:
+        peer.take(answer)
+    assert refusal.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert refusal.value.message == '{"status":"invalid_token"}'
+    assert refusal.value.reason == "OAUTHBEARER failed: the token expired"
+    assert peer.stage is Stage.ENDED
+
+
+def test_a_peer_whose_token_is_not_taken_cannot_begin_anew() -> None:
+    peer = with_token(connection())
+    peer.verified(Unproven("the token expired"))
+    with pytest.raises(Refused, match="another mechanism"):
+        peer.choose("PLAIN", BROKER_NONCE)
+
+
+def test_a_message_without_a_token_is_refused_at_once() -> None:
+    peer = connection()
+    peer.choose("OAUTHBEARER", BROKER_NONCE)
+    with pytest.raises(Refused) as refusal:
+        peer.take(b"\0user\0pencil")
+    message = "Authentication failed during authentication due to invalid credentials with SASL mechanism OAUTHBEARER"
+    assert refusal.value.message == message
 
 
 def test_messages_out_of_order_end_the_authentication() -> None:

@@ -32,6 +32,17 @@ def _warnings(settings: BrokerSettings, *, clustered: bool) -> Iterator[str]:
                 f"clients of the listener {listener.name} may send their passwords in plain text: take PLAIN out of "
                 "sasl.enabled.mechanisms, or give the listener the security protocol SASL_SSL"
             )
+        if asks is not None and asks.tokens is not None:
+            if not listener.speaks_tls:
+                yield (
+                    f"clients of the listener {listener.name} send their tokens in plain text, and whoever reads one "
+                    "is that user until it ends: give the listener the security protocol SASL_SSL"
+                )
+            if not asks.tokens.rules.audiences:
+                yield (
+                    f"the listener {listener.name} takes tokens that were issued for any service: set "
+                    "sasl.oauthbearer.expected.audience"
+                )
         if settings.authorizer_class_name and not _asks_everybody(settings, listener):
             yield (
                 f"rules of access are on (authorizer.class.name), and the listener {listener.name} "

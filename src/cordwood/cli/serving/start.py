@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.model.errors import BadCertificates, EnvironmentFailure, LogFileFailure, SettingsTooNew
+from cordwood.model.errors import BadCertificates, BadKeys, EnvironmentFailure, LogFileFailure, SettingsTooNew
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ def start(flags: Flags, *, as_json: bool = False) -> int:
         wrong = Failure("CERTIFICATES", str(error))
     except SettingsTooNew as error:
         wrong = Failure("INVALID_CONFIG", str(error), exit_code=ExitCode.USAGE)
+    except BadKeys as error:
+        wrong = Failure("KEYS", str(error))
     except EnvironmentFailure as error:
         wrong = Failure("STORAGE", str(error))
     except OSError as error:

@@ -15,8 +15,8 @@ class Reader(NamedTuple):
     """The one that reads topics for a member, where the broker asks for rights: an expression matches only topics that
     its reader may describe."""
 
-    principal: tuple[str, str]
-    """Kind and name."""
+    principal: tuple[str, str, tuple[str, ...]]
+    """Kind and name, and the groups whose rules hold for it, too."""
     host: str
 
 

@@ -9,11 +9,13 @@ The areas are dataclasses without methods of their own: generating methods that 
 delay every start of a broker by some milliseconds.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cordwood.model.credentials import OAUTHBEARER
 from cordwood.model.settings.authorizer_settings import AuthorizerSettings
 from cordwood.model.settings.by_listener import at_listener, value_at
 from cordwood.model.settings.cluster_settings import ClusterSettings, StoreAddress, parse_store_address
@@ -27,6 +29,7 @@ from cordwood.model.settings.listeners import (
     resolve_listeners,
 )
 from cordwood.model.settings.network_settings import NetworkSettings, ObservationSettings
+from cordwood.model.settings.oauth_settings import OAuthSettings, token_trust_of
 from cordwood.model.settings.quota_settings import QuotaSettings
 from cordwood.model.settings.replication_settings import CORDONED, RACK_AWARE_SELECTOR, ReplicationSettings
 from cordwood.model.settings.sasl_settings import BrokersLogIn, SaslSettings, brokers_log_in
@@ -35,6 +38,7 @@ from cordwood.model.settings.storage_settings import StorageSettings, directorie
 from cordwood.model.settings.tls_settings import ListenerTls, TlsSettings, tls_of
 from cordwood.model.settings.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
 from cordwood.model.settings.trail_settings import AUTOMATIC, TrailSettings
+from cordwood.model.token_trust import KeySource
 
 
 class CoarserUnit(NamedTuple):
@@ -62,6 +66,7 @@ class BrokerSettings(
     NetworkSettings,
     TlsSettings,
     SaslSettings,
+    OAuthSettings,
     AuthorizerSettings,
     QuotaSettings,
     StorageSettings,
@@ -150,9 +155,11 @@ class BrokerSettings(
                 problems.append(
                     f"{name} is for the listener {own.listener}, and there is only {', '.join(sorted(names))}"
                 )
-        for tls in self.tls_listeners.values():
+        checks: list[Callable[[], object]] = [tls.check for tls in self.tls_listeners.values()]
+        checks += [partial(self.asks_at, listener) for listener in listeners]
+        for check in checks:
             try:
-                tls.check()
+                check()
             except InvalidSetting as error:
                 problems.extend(error.problems)
         if self.cluster_store:
@@ -247,7 +254,8 @@ class BrokerSettings(
         return brokers_log_in(self, self.sasl_mechanism_inter_broker_protocol, inner.name, asks.mechanisms)
 
     def asks_at(self, listener: Listener) -> Asks | None:
-        """How a listener asks its peers who they are; None: it asks nobody."""
+        """How a listener asks its peers who they are; None: it asks nobody. Raises InvalidSetting for tokens without
+        keys."""
         if not listener.speaks_sasl:
             return None
         mechanisms, session_ms = (
@@ -256,7 +264,13 @@ class BrokerSettings(
         )
         assert isinstance(mechanisms, tuple)
         assert isinstance(session_ms, int)
-        return Asks(mechanisms, session_ms)
+        return Asks(mechanisms, session_ms, token_trust_of(self, listener.name) if OAUTHBEARER in mechanisms else None)
+
+    @property
+    def key_sources(self) -> list[KeySource]:
+        """The places of the keys of tokens, each once."""
+        asked = map(self.asks_at, self.listener_list)
+        return list(dict.fromkeys(asks.tokens.source for asks in asked if asks is not None and asks.tokens is not None))
 
     @property
     def keeps_security_trail(self) -> bool:

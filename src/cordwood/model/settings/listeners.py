@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 from cordwood.model.settings.setting import InvalidSetting, Value
+from cordwood.model.token_trust import TokenTrust
 
 PLAINTEXT: Final = "PLAINTEXT"
 """The name of a listener without one, and the security protocol without security."""
@@ -52,6 +53,8 @@ class Asks(NamedTuple):
     mechanisms: tuple[str, ...]
     session_ms: int = 0
     """The time after which a peer has to log in again; 0: never."""
+    tokens: TokenTrust | None = None
+    """Whose tokens the listener takes; None: it takes none."""
 
 
 class Entrance(NamedTuple):

@@ -71,8 +71,9 @@ class SaslSettings:
     )
     sasl_enabled_mechanisms: tuple[str, ...] = string_list(
         tuple(SCRAM_NAMES),
-        "The mechanisms by which clients of listeners with SASL log in: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN. PLAIN "
-        "sends the password as it is, so that it belongs on a listener with TLS.",
+        "The mechanisms by which clients of listeners with SASL log in: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, and "
+        "OAUTHBEARER for tokens of an identity provider. PLAIN and OAUTHBEARER send password or token as it is, so "
+        "that they belong on a listener with TLS.",
         choices=SASL_MECHANISMS,
         check=check_mechanisms,
         by_listener=True,

@@ -17,11 +17,13 @@ from cordwood.model.moment import Moment
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.ports import Frame, Reply
 from cordwood.node.loop.timers import Timer
-from cordwood.node.security.password_checks import PasswordChecks
+from cordwood.node.security.proof_checks import ProofChecks
+from cordwood.node.security.token_keys import TokenKeys
 
 if TYPE_CHECKING:
     from cordwood.security.authentication import Authentication, Refused
-    from cordwood.security.exchange import PasswordClaim, Proof
+    from cordwood.security.exchange import PasswordClaim, Proof, TokenClaim, Unproven
+    from cordwood.security.key_sets import KeySet
     from cordwood.security.scram import FoundKeys
     from cordwood.security.trail.port import Trail
 
@@ -42,15 +44,20 @@ class _Peer:
 
 class Authentications:
     def __init__(
-        self, loop: Loop, image: ClusterImage, random_bytes: Callable[[int], bytes], trail: Trail | None = None
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        random_bytes: Callable[[int], bytes],
+        trail: Trail | None = None,
     ) -> None:
         self._loop = loop
         self._image = image
+        self.token_keys = TokenKeys(loop, image.static_settings.key_sources)
         self._random_bytes = random_bytes
         self._peers: dict[int, _Peer] = {}
         self.log_ins: Counter[tuple[str, str]] = Counter()
         """Log-ins since the start, by the mechanism and how they ended; renewed ones count, too."""
-        self._checks = PasswordChecks(loop)
+        self._checks = ProofChecks(loop)
         self._trail = trail
 
     def of(self, reply: Reply) -> Authentication | None:
@@ -73,14 +80,13 @@ class Authentications:
 
     def prove(self, reply: Reply, proof: Proof, mechanism: str) -> int:
         """Begins the session of a proved user. Returns its length in milliseconds; 0: it has no end."""
-        asks = reply.session.entrance.asks
-        assert asks is not None
-        session = reply.session.proved(proof.user, mechanism, self._loop.now.boot_ms)
+        now = self._loop.now
+        session = reply.session.proved(proof, mechanism, now)
         reply.begin(session)
         self.log_ins[mechanism, LOGGED_IN] += 1
         if self._trail is not None:
             self._trail.logged_in(session)
-        return asks.session_ms
+        return 0 if session.ends_ms is None else max(1, session.ends_ms - now.boot_ms)
 
     def check(self, reply: Reply, claim: PasswordClaim, done: Callable[[bool], None]) -> None:
         """Compares a password with the user's keys. Until `done` is called the connection takes no request."""
@@ -108,6 +114,51 @@ class Authentications:
         self._checks.check(
             reply.connection_id, peer.host, lambda: is_password(mechanism, claim.password, found), checked
         )
+
+    def verify(self, reply: Reply, claim: TokenClaim, done: Callable[[Proof | Unproven], None]) -> None:
+        """Verifies a token; one of an unknown key waits for newer keys. Until `done` is called the connection takes no
+        request."""
+        peer = self._peers[reply.connection_id]
+        asks = reply.session.entrance.asks
+        assert asks is not None
+        assert asks.tokens is not None
+        source, rules = asks.tokens
+        from cordwood.security.exchange import UnknownKey, Unproven
+
+        def check(*, newer_may_come: bool) -> None:
+            if self._peers.get(reply.connection_id) is not peer:
+                return
+            if not self._checks.has_room(peer.host):
+                reply.hang_up(f"too many tokens from {peer.host} wait to be checked")
+                reply.release()
+                return
+            keys, now_s = self.token_keys.of(source), self._loop.now.wall_ms / 1000
+
+            def work() -> Proof:
+                # Imported in the thread: the libraries behind it take a while to load.
+                from cordwood.security.key_sets import KeySet
+                from cordwood.security.token_verifying import verify
+
+                return verify(claim, KeySet() if keys is None else keys, rules, now_s)
+
+            def checked(result: Proof | Exception) -> None:
+                if self._peers.get(reply.connection_id) is not peer:
+                    return
+                if isinstance(result, UnknownKey) and newer_may_come and wait(keys):
+                    return
+                if isinstance(result, Exception) and not isinstance(result, Unproven):
+                    reply.hang_up(f"the token could not be checked: {result}")
+                else:
+                    done(result)
+                reply.release()
+
+            self._checks.check(reply.connection_id, peer.host, work, checked)
+
+        def wait(keys: KeySet | None) -> bool:
+            return self.token_keys.wait_for_newer(source, keys, lambda: check(newer_may_come=False))
+
+        reply.hold()
+        check(newer_may_come=True)
 
     def refuse(self, reply: Reply, frame: Frame, refused: Refused) -> None:
         """Answers a failure later, and closes the connection behind the answer."""

@@ -19,7 +19,7 @@ from cordwood.wire.requests import encode_response
 if TYPE_CHECKING:
     from cordwood.node.security.authentications import Authentications
     from cordwood.security.authentication import Authentication, Refused
-    from cordwood.security.exchange import PasswordClaim, Proof
+    from cordwood.security.exchange import PasswordClaim, Proof, TokenClaim, Unproven
     from cordwood.wire.message_types.sasl_authenticate import SaslAuthenticate
     from cordwood.wire.message_types.sasl_handshake import SaslHandshake
 
@@ -60,7 +60,7 @@ def sasl_authenticate(rooms: SaslRooms, request: Request[SaslAuthenticate]) -> N
         request.answer(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_NOBODY_IS_ASKED, auth_bytes=b"")
         return
     from cordwood.security.authentication import Refused
-    from cordwood.security.exchange import Challenge, PasswordClaim, Proof
+    from cordwood.security.exchange import Challenge, PasswordClaim, Proof, TokenClaim
 
     try:
         step = authentication.take(bytes(body.auth_bytes))
@@ -69,9 +69,11 @@ def sasl_authenticate(rooms: SaslRooms, request: Request[SaslAuthenticate]) -> N
         return
     match step:
         case Challenge(token):
-            request.answer(error_code=ErrorCode.NONE, error_message=None, auth_bytes=token)
+            _challenge(request, token)
         case PasswordClaim():
             _check(rooms, request, authentication, step)
+        case TokenClaim():
+            _verify(rooms, request, authentication, step)
         case Proof():
             _prove(rooms, request, authentication, step)
 
@@ -92,6 +94,32 @@ def _check(
             _prove(rooms, request, authentication, proof)
 
     rooms.authentications.check(request.reply, claim, checked)
+
+
+def _verify(
+    rooms: SaslRooms, request: Request[SaslAuthenticate], authentication: Authentication, claim: TokenClaim
+) -> None:
+    from cordwood.security.authentication import Refused
+    from cordwood.security.exchange import Challenge
+
+    request.let_go_of_frame()
+
+    def verified(verdict: Proof | Unproven) -> None:
+        try:
+            step = authentication.verified(verdict)
+        except Refused as refused:
+            _refuse(rooms, request, refused)
+            return
+        if isinstance(step, Challenge):
+            _challenge(request, step.token)
+        else:
+            _prove(rooms, request, authentication, step)
+
+    rooms.authentications.verify(request.reply, claim, verified)
+
+
+def _challenge(request: Request[SaslAuthenticate], token: bytes) -> None:
+    request.answer(error_code=ErrorCode.NONE, error_message=None, auth_bytes=token)
 
 
 def _prove(rooms: SaslRooms, request: Request[SaslAuthenticate], authentication: Authentication, proof: Proof) -> None:

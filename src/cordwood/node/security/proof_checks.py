@@ -1,4 +1,5 @@
-"""Checks of passwords that clients send as they are (PLAIN): some milliseconds each, in the threads for clients' work.
+"""Checks of what clients prove themselves with: passwords that are sent as they are (PLAIN), and signatures of tokens.
+A check takes up to some milliseconds, in the threads for clients' work.
 
 Strangers can ask for checks. A few run at a time, so that other work of clients goes on; hosts take turns, so that one
 host's guesses hold up no other host; and a host has a bound on the checks that wait.
@@ -8,9 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from cordwood.node.loop.loop import Loop
+
+T = TypeVar("T")
 
 MOST_AT_ONCE: Final = 2
 MOST_WAITING_OF_A_HOST: Final = 1000
@@ -19,11 +22,11 @@ MOST_WAITING_OF_A_HOST: Final = 1000
 
 class _Check(NamedTuple):
     connection_id: int
-    work: Callable[[], bool]
-    done: Callable[[bool | Exception], None]
+    work: Callable[[], Any]
+    done: Callable[[Any], None]
 
 
-class PasswordChecks:
+class ProofChecks:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._waiting: dict[str, deque[_Check]] = {}
@@ -34,7 +37,7 @@ class PasswordChecks:
         return len(self._waiting.get(host, ())) < MOST_WAITING_OF_A_HOST
 
     def check(
-        self, connection_id: int, host: str, work: Callable[[], bool], done: Callable[[bool | Exception], None]
+        self, connection_id: int, host: str, work: Callable[[], T], done: Callable[[T | Exception], None]
     ) -> None:
         """Does the work in a thread. `done` gets its result, unless the connection is closed before the work begins."""
         self._waiting.setdefault(host, deque()).append(_Check(connection_id, work, done))
@@ -56,8 +59,8 @@ class PasswordChecks:
             self._running += 1
             self._loop.effects.for_client(check.connection_id, check.work, self._ended(check))
 
-    def _ended(self, check: _Check) -> Callable[[bool | Exception], None]:
-        def ended(result: bool | Exception) -> None:
+    def _ended(self, check: _Check) -> Callable[[Any], None]:
+        def ended(result: Any) -> None:
             self._running -= 1
             check.done(result)
             self._begin()
