@@ -87,6 +87,9 @@ def test_explain_names_the_rule_that_decides(cli: Cordwood) -> None:
     assert explained(*question) == (True, "a rule allows it", "allow")
     assert explained(*question, "--host", "10.0.0.1") == (False, "a rule denies it", "deny")
     assert explained("root", "Alter", "--cluster")[0]
+    cli("acl", "add", "Group:traders", "--operation", "Write", "--topic", "orders")
+    assert not explained("bob", "Write", "--topic", "orders")[0]
+    assert explained("bob", "Write", "--topic", "orders", "--member-of", "traders")[0]
     assert cli("acl", "explain", *question).splitlines() == [
         "User:alice at 127.0.0.1 may: Read of the topic 'orders'",
         "  why: a rule allows it",

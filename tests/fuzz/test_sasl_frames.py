@@ -13,22 +13,43 @@ import pytest
 from confluent_kafka import Producer
 from tests.deadline import eventually
 from tests.fuzz.raw_connection import RawConnection
+from tests.identity_provider import AUDIENCE, Provider
 from tests.interop.test_sasl_clients import SETTINGS, add_user, of_librdkafka
 from tests.unit.security.test_scram import CLIENT_NONCE, final_message
 
 from cordwood.embedded import Broker
 from cordwood.model.credentials import SCRAM_NAMES
+from cordwood.security.bearer import INVALID_TOKEN
 from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.asking import decode_response
 
 ROUNDS = int(os.environ.get("CORDWOOD_FUZZ_ROUNDS", "300"))
 SEED = int(os.environ.get("CORDWOOD_FUZZ_SEED", "1"))
+PROVIDER = Provider()
+BAD_TOKENS = (
+    PROVIDER.token(lasts_s=-3600),
+    PROVIDER.token(aud="billing"),
+    PROVIDER.token()[:-9],
+    PROVIDER.sign(PROVIDER.claims(), kid="made-up"),
+    Provider().token(),
+    "e30.e30.",
+    "a" * 40_000,
+)
 MAY_ANSWER = {int(ApiKey.API_VERSIONS), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)}
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(settings={**SETTINGS, "connection.failed.authentication.delay.ms": 0}) as broker:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    keys = tmp_path_factory.mktemp("keys") / "keys.json"
+    keys.write_bytes(PROVIDER.key_set())
+    settings = {
+        **SETTINGS,
+        "sasl.enabled.mechanisms": f"{SETTINGS['sasl.enabled.mechanisms']},OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "connection.failed.authentication.delay.ms": 0,
+    }
+    with Broker(settings=settings) as broker:
         add_user(broker)
         yield broker
 
@@ -80,14 +101,18 @@ class Stranger:
             case 2:
                 return ApiKey.API_VERSIONS, 0, b""
             case 3:
-                name = chance.choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "SCRAM-SHA-512", "GSSAPI", "é"])
+                name = chance.choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "é"])
                 return ApiKey.SASL_HANDSHAKE, chance.choice([0, 1, 1, 1]), handshake(name)
             case _:
                 return ApiKey.SASL_AUTHENTICATE, chance.choice([0, 1]), token(self.next_token())
 
     def next_token(self) -> bytes:
         chance = self.chance
-        match chance.randrange(4):
+        match chance.randrange(6):
+            case 4:
+                return f"n,,\x01auth=Bearer {chance.choice(BAD_TOKENS)}\x01\x01".encode()
+            case 5:
+                return b"\x01"
             case 0:
                 return f"n,,n={chance.choice(['alice', 'nobody'])},r={CLIENT_NONCE}".encode()
             case 1:
@@ -109,6 +134,8 @@ class Stranger:
         if key == ApiKey.SASL_AUTHENTICATE:
             told = decode_response(key, version, memoryview(answer))
             if told.error_code == 0:
+                if told.auth_bytes == INVALID_TOKEN:
+                    return True
                 assert told.auth_bytes.startswith(b"r="), f"a stranger got {told.auth_bytes!r}"
                 self.challenge = bytes(told.auth_bytes)
         return True

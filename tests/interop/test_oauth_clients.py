@@ -2,15 +2,18 @@
 
 import asyncio
 import ssl
+import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
 from aiokafka.errors import KafkaError as AioKafkaError
+from benchmarks.kafka_peer import KafkaJars
 from confluent_kafka import Consumer, KafkaError, Producer
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
@@ -18,10 +21,20 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from tests.certificates import TlsFiles, tls_files
 from tests.deadline import eventually
 from tests.identity_provider import AUDIENCE, ISSUER, SECRET, USER, OpenIdServer, Provider, open_id_server
+from tests.interop.conftest import JVM_FLAGS
+from tests.interop.raw_batches import batch_of
 
+from cordwood.administration.connection import Connection
+from cordwood.client import tokens as kept_tokens
+from cordwood.client.bootstrap import Bootstrap
+from cordwood.client.cluster import LATEST, Cluster
+from cordwood.client.errors import BrokerUnreachable, SecurityFailure
 from cordwood.embedded import Broker
+from cordwood.model.identifiers import TopicPartition
+from cordwood.security.connection_settings import TokenSource
 
 TIMEOUT_S = 60
+JAVA_OAUTH = "org.apache.kafka.common.security.oauthbearer"
 MakeToken = Callable[[], str]
 
 pytestmark = pytest.mark.landing
@@ -179,6 +192,84 @@ def test_aiokafka(broker: Broker, provider: OpenIdServer, topic: str) -> None:
             await refused.start()
 
     asyncio.run(asyncio.wait_for(story(), TIMEOUT_S))
+
+
+# Our own clients
+
+
+def raw_write(settings: dict[str, Any], topic: str) -> None:
+    with Cluster(Bootstrap.of(settings).settings()) as cluster:
+        partition = TopicPartition(topic, 0)
+        cluster.topics([topic], create=True)
+        cluster.produce({partition: [batch_of([b"x"])]})
+        assert cluster.list_offsets({partition: LATEST})[partition].offset == 1
+
+
+def test_the_raw_client_and_the_commands(broker: Broker, provider: OpenIdServer, topic: str) -> None:
+    settings = by_oidc(broker, provider)
+    raw_write(settings, topic)
+    connection = Connection(settings["bootstrap.servers"], TIMEOUT_S, settings)
+    assert topic in connection.call(lambda: connection.admin().list_topics(timeout=TIMEOUT_S)).topics
+    # All connections of the raw client brought the same token.
+    assert len(kept_tokens._kept) >= 1
+
+
+def test_the_raw_client_names_the_reason_why_it_is_not_let_in(
+    broker: Broker, provider: OpenIdServer, topic: str
+) -> None:
+    with pytest.raises(SecurityFailure, match=r"gave no token: HTTP status 401 'invalid_client' \(sasl.oauthbearer.cl"):
+        raw_write(by_oidc(broker, provider, **{"sasl.oauthbearer.client.secret": "wrong"}), topic)
+    provider.audience = "billing"
+    with pytest.raises(SecurityFailure, match=r"does not take the token of bob: .*invalid_token"):
+        raw_write(by_oidc(broker, provider, **{"sasl.oauthbearer.client.id": "bob"}), topic)
+    provider.stop()
+    with pytest.raises(BrokerUnreachable, match=r"no token \(sasl.oauthbearer.token.endpoint.url\): .*did not answer"):
+        kept_tokens._fetch(tokens_of(by_oidc(broker, provider)))
+
+
+def tokens_of(settings: dict[str, Any]) -> TokenSource:
+    sasl = Bootstrap.of(settings).security.sasl
+    assert sasl is not None
+    assert sasl.tokens is not None
+    return sasl.tokens
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(540)
+def test_java(broker: Broker, provider: OpenIdServer, topic: str, kafka_jars: KafkaJars, tmp_path: Path) -> None:
+    """Java's producer fetches its tokens itself. Its trust of the provider stands in its line of JAAS."""
+    log_in = (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        f'clientId="{USER}" clientSecret="{SECRET}" scope="log.write" '
+        f'ssl.truststore.type="PEM" ssl.truststore.location="{provider.authorities}";'
+    )
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(provider.authorities),
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class": f"{JAVA_OAUTH}.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": f"{provider.url}/token",
+        "sasl.jaas.config": log_in,
+    }
+    file = tmp_path / "client.properties"
+    file.write_text("\n".join(f"{name}={value}" for name, value in settings.items()))
+
+    def produce() -> str:
+        arguments = ("--bootstrap-server", broker.listeners["USERS"], "--topic", topic, "--command-config", str(file))
+        flags = (*JVM_FLAGS, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={provider.url}/token")
+        command = kafka_jars.command("org.apache.kafka.tools.ConsoleProducer", *arguments, jvm_flags=flags)
+        done = subprocess.run(command, input="x\n", capture_output=True, text=True, timeout=200, check=False)
+        return done.stdout + done.stderr
+
+    said = produce()
+    assert "Exception" not in said, said
+    assert read(by_oidc(broker, provider), topic) == b"x"
+    provider.audience = "billing"
+    assert '{"status":"invalid_token"}' in produce()
+
+
+# Tokens that are not taken
 
 
 @pytest.mark.parametrize("kind", ["expired", "issuer", "audience", "other-key"])

@@ -10,12 +10,14 @@ import random
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
-from cordwood.client.errors import LogInFailure, error_code
+from cordwood.client.errors import ClientError, LogInFailure, error_code
+from cordwood.client.tokens import token_of
 from cordwood.model.credentials import PLAIN, SCRAM_NAMES
 from cordwood.model.errors import ErrorCode
-from cordwood.security.connection_settings import ClientLogIn
+from cordwood.security.connection_settings import ClientLogIn, TokenSource
 from cordwood.security.scram_client import ScramClient, Untrusted, client_keys
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.asking import decode_response, encode_request
@@ -56,6 +58,8 @@ def log_in(broker: Asker, sasl: ClientLogIn) -> float | None:
 
 def _prove(send: Callable[[bytes], SaslAuthenticate.Response], name: str, sasl: ClientLogIn) -> int:
     """Takes the steps of the mechanism. Returns the session's lifetime in ms; 0: it has no end."""
+    if sasl.tokens is not None:
+        return _bring_token(send, name, sasl.tokens)
     if sasl.mechanism == PLAIN:
         return send(f"\0{sasl.username}\0{sasl.password}".encode()).session_lifetime_ms
     mechanism = SCRAM_NAMES[sasl.mechanism]
@@ -69,6 +73,20 @@ def _prove(send: Callable[[bytes], SaslAuthenticate.Response], name: str, sasl: 
     return last.session_lifetime_ms
 
 
+def _bring_token(send: Callable[[bytes], SaslAuthenticate.Response], name: str, source: TokenSource) -> int:
+    """Logs in by a token (RFC 7628). Returns the session's lifetime in ms."""
+    answer = send(f"n,,\x01auth=Bearer {token_of(source)}\x01\x01".encode())
+    if answer.auth_bytes:
+        # The broker's reason. The answer to the client's last word is the refusal itself.
+        told = bytes(answer.auth_bytes).decode(errors="replace")
+        with suppress(ClientError):
+            send(b"\x01")
+        raise LogInFailure(
+            f"{name} does not take the token of {source.client_id}: {told[:200]!r} (the broker's log has the reason)"
+        )
+    return answer.session_lifetime_ms
+
+
 def _authenticate(broker: Asker, sasl: ClientLogIn, token: bytes) -> SaslAuthenticate.Response:
     body = encode_request(ApiKey.SASL_AUTHENTICATE, _VERSION, {"auth_bytes": token})
     answer = decode_response(
@@ -76,8 +94,9 @@ def _authenticate(broker: Asker, sasl: ClientLogIn, token: bytes) -> SaslAuthent
     )
     if answer.error_code:
         told = f": {answer.error_message}" if answer.error_message else ""
+        cure = "" if sasl.tokens is not None else " (sasl.username and sasl.password have to be those of a user)"
         raise LogInFailure(
             f"{broker.name} refused the log-in of {sasl.username} by {sasl.mechanism}: "
-            f"{error_code(answer.error_code).name}{told} (sasl.username and sasl.password have to be those of a user)"
+            f"{error_code(answer.error_code).name}{told}{cure}"
         )
     return answer

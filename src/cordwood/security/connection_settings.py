@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
+from urllib.parse import urlsplit
 
-from cordwood.model.credentials import SASL_MECHANISMS
+from cordwood.model.credentials import OAUTHBEARER, SASL_MECHANISMS
 
 PLAINTEXT: Final = "PLAINTEXT"
 _PROTOCOLS: Final = {
@@ -34,9 +35,18 @@ HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
 MECHANISM: Final = "sasl.mechanism"
 USERNAME: Final = "sasl.username"
 PASSWORD: Final = "sasl.password"
+METHOD: Final = "sasl.oauthbearer.method"
+TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
+CLIENT_ID: Final = "sasl.oauthbearer.client.id"
+CLIENT_SECRET: Final = "sasl.oauthbearer.client.secret"
+SCOPE: Final = "sasl.oauthbearer.scope"
+HTTPS_CA: Final = "https.ca.location"
 _OF_TLS: Final = (CA_LOCATION, CA_PEM, CERTIFICATE, KEY, CERTIFICATE_PEM, KEY_PEM, KEY_PASSWORD, HOST_CHECK)
-_OF_SASL: Final = (MECHANISM, USERNAME, PASSWORD)
+_OF_PASSWORDS: Final = (USERNAME, PASSWORD)
+_OF_TOKENS: Final = (METHOD, TOKEN_URL, CLIENT_ID, CLIENT_SECRET, SCOPE, HTTPS_CA)
+_OF_SASL: Final = (MECHANISM, *_OF_PASSWORDS, *_OF_TOKENS)
 NAMES: Final = (PROTOCOL, *_OF_TLS, *_OF_SASL)
+_OIDC: Final = "oidc"
 _ALIASES: Final = {"sasl.mechanisms": MECHANISM}
 _PREFIXES: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 
@@ -72,10 +82,25 @@ class ClientTls:
 
 
 @dataclass(frozen=True)
+class TokenSource:
+    """Where a client gets its tokens: from an OpenID provider, by its client credentials (RFC 6749)."""
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str = ""
+    ca_location: str = ""
+    """A PEM file, or a directory of them; empty: the system's authorities are trusted."""
+
+
+@dataclass(frozen=True)
 class ClientLogIn:
     mechanism: str
     username: str
-    password: str = field(repr=False)
+    """The user; for tokens the id by which the provider knows the client."""
+    password: str = field(default="", repr=False)
+    tokens: TokenSource | None = None
+    """None: the mechanism is one of passwords."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +131,18 @@ class Security:
                 HOST_CHECK: "https" if self.tls.checks_host else "none",
             }
         if self.sasl is not None:
-            settings |= {
-                MECHANISM: self.sasl.mechanism,
-                USERNAME: self.sasl.username,
-                PASSWORD: self.sasl.password,
-            }
+            settings[MECHANISM] = self.sasl.mechanism
+            if (tokens := self.sasl.tokens) is None:
+                settings |= {USERNAME: self.sasl.username, PASSWORD: self.sasl.password}
+            else:
+                settings |= {
+                    METHOD: _OIDC,
+                    TOKEN_URL: tokens.url,
+                    CLIENT_ID: tokens.client_id,
+                    CLIENT_SECRET: tokens.client_secret,
+                    SCOPE: tokens.scope,
+                    HTTPS_CA: tokens.ca_location,
+                }
         return {name: value for name, value in settings.items() if value}
 
 
@@ -179,11 +211,43 @@ def _tls(settings: Mapping[str, str]) -> ClientTls:
 
 
 def _sasl(settings: Mapping[str, str]) -> ClientLogIn:
-    for name in _OF_SASL:
-        if not settings.get(name):
-            listed = f": one of {', '.join(SASL_MECHANISMS)}" if name == MECHANISM else ""
-            raise ValueError(f"{name} is missing, and the protocol asks for a log-in{listed}")
+    _have(settings, MECHANISM, f": one of {', '.join(SASL_MECHANISMS)}")
     mechanism = settings[MECHANISM].upper()
     if mechanism not in SASL_MECHANISMS:
         raise ValueError(f"{MECHANISM}={settings[MECHANISM]!r:.60} is not taken: one of {', '.join(SASL_MECHANISMS)}")
+    others = _OF_PASSWORDS if mechanism == OAUTHBEARER else _OF_TOKENS
+    if unused := [name for name in others if settings.get(name)]:
+        raise ValueError(f"{unused[0]} has no effect with {MECHANISM}={mechanism}")
+    if mechanism == OAUTHBEARER:
+        tokens = _tokens(settings)
+        return ClientLogIn(mechanism, tokens.client_id, tokens=tokens)
+    for name in _OF_PASSWORDS:
+        _have(settings, name)
     return ClientLogIn(mechanism, settings[USERNAME], settings[PASSWORD])
+
+
+def _have(settings: Mapping[str, str], name: str, hint: str = "") -> None:
+    if not settings.get(name):
+        raise ValueError(f"{name} is missing, and the protocol asks for a log-in{hint}")
+
+
+def _tokens(settings: Mapping[str, str]) -> TokenSource:
+    method = settings.get(METHOD, "default")
+    if method.lower() != _OIDC:
+        raise ValueError(
+            f"{METHOD}={method!r:.60}: tokens come from an OpenID provider, so it is {_OIDC}; a callback of a program "
+            "has no place in settings"
+        )
+    for name in (TOKEN_URL, CLIENT_ID, CLIENT_SECRET):
+        _have(settings, name)
+    url = settings[TOKEN_URL]
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme == "https" and bool(parts.hostname) and parts.username is None and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise ValueError(f"{TOKEN_URL} is https://HOST/PATH, without a user: a secret is sent there")
+    return TokenSource(
+        url, settings[CLIENT_ID], settings[CLIENT_SECRET], settings.get(SCOPE, ""), settings.get(HTTPS_CA, "")
+    )

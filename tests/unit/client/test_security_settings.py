@@ -5,9 +5,25 @@ import pickle
 import pytest
 
 from cordwood.client.settings import ClientSettings
-from cordwood.security.connection_settings import PLAIN_TEXT, ClientLogIn, ClientTls, Security, parse_security
+from cordwood.security.connection_settings import (
+    PLAIN_TEXT,
+    ClientLogIn,
+    ClientTls,
+    Security,
+    TokenSource,
+    parse_security,
+)
 
 LOG_IN = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice", "sasl.password": "s3cret"}
+
+
+TOKENS = {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.token.endpoint.url": "https://login.example.com/token",
+    "sasl.oauthbearer.client.id": "alice",
+    "sasl.oauthbearer.client.secret": "s3cret",
+}
 
 
 def test_without_settings_a_connection_is_in_plain_text() -> None:
@@ -40,6 +56,16 @@ def test_a_certificate_may_have_no_file_and_a_key_may_be_in_the_certificates_fil
     assert both.for_librdkafka()["ssl.key.location"] == "both.pem"
 
 
+def test_tokens_of_a_provider_and_back_to_librdkafka() -> None:
+    more = {"sasl.oauthbearer.scope": "log", "https.ca.location": "ca.pem"}
+    given = {"security.protocol": "SASL_PLAINTEXT", **TOKENS, **more}
+    security = parse_security(given)
+    tokens = TokenSource("https://login.example.com/token", "alice", "s3cret", "log", "ca.pem")
+    assert security == Security(None, ClientLogIn("OAUTHBEARER", "alice", tokens=tokens))
+    assert security.for_librdkafka() == given
+    assert "s3cret" not in repr(security)
+
+
 def test_no_secret_is_shown() -> None:
     inline = {"ssl.certificate.pem": "CERT", "ssl.key.pem": "s3cret", "ssl.ca.pem": "AUTHORITY"}
     security = parse_security({"security.protocol": "sasl_ssl", "ssl.key.password": "open!", **inline, **LOG_IN})
@@ -64,6 +90,18 @@ def test_no_secret_is_shown() -> None:
         ),
         ({"security.protocol": "SASL_SSL", **LOG_IN, "sasl.mechanisms": "PLAIN"}, "have two values"),
         ({"security.protocol": "SASL_SSL", **LOG_IN, "sasl.password": ""}, "sasl.password is missing"),
+        ({"security.protocol": "SASL_SSL", **LOG_IN, "sasl.mechanism": "OAUTHBEARER"}, "sasl.username has no effect"),
+        (
+            {"security.protocol": "SASL_SSL", **LOG_IN, "sasl.oauthbearer.method": "oidc"},
+            "oauthbearer.method has no effe",
+        ),
+        ({"security.protocol": "SASL_SSL", **TOKENS, "sasl.oauthbearer.method": ""}, "so it is oidc"),
+        ({"security.protocol": "SASL_SSL", **TOKENS, "sasl.oauthbearer.client.secret": ""}, "client.secret is missing"),
+        (
+            {"security.protocol": "SASL_SSL", **TOKENS, "sasl.oauthbearer.token.endpoint.url": "http://h/token"},
+            "token.endpoint.url is https://HOST/PATH",
+        ),
+        ({"sasl.oauthbearer.config": "principal=alice"}, "is sasl.oauthbearer.scope meant|is not taken"),
         ({"security.protocl": "SSL"}, "is security.protocol meant"),
         ({"sasl.user": "alice"}, "is sasl.username meant"),
         ({"ssl.truststore.location": "t.jks"}, "ssl.ca.location names a PEM file"),

@@ -103,9 +103,16 @@ def authorizer(connection: Connection) -> Authorizer:
 
 
 def explain(
-    connection: Connection, principal: str, host: str, operation: Operation, kind: ResourceKind, name: str
+    connection: Connection,
+    principal: str,
+    groups: tuple[str, ...],
+    host: str,
+    operation: Operation,
+    kind: ResourceKind,
+    name: str,
 ) -> Decision:
-    """The decision of the brokers about a question, with the rule that decides. Raises Failure."""
+    """The decision of the brokers about a question, with the rule that decides. `groups` are those of the principal,
+    each with its kind. Raises Failure."""
     found = authorizer(connection)
     if not found.is_on:
         return Decision(True, None, "the brokers ask nobody for rights: authorizer.class.name is not set")
@@ -113,7 +120,7 @@ def explain(
     for acl in rules(connection, AclFilter(kind=kind)):
         known.add(acl)
     who, _, called = principal.partition(":")
-    decision = known.decide(Principal(who, called), host, operation, kind, name)
+    decision = known.decide(Principal(who, called, groups), host, operation, kind, name)
     if found.dry_run and not decision.allowed:
         return Decision(True, decision.rule, f"authorizer.dry.run is on; without it this is refused: {decision.why}")
     return decision

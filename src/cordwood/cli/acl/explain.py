@@ -7,7 +7,7 @@ import typer
 from cordwood.cli.acl.named import Principal, operation_of, principal_of
 from cordwood.cli.acl.selecting import ByCluster, selected
 from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
-from cordwood.cli.terminal.options import DEFAULT_TIMEOUT_S, AsJson, TimeoutSeconds, checked_name
+from cordwood.cli.terminal.options import DEFAULT_TIMEOUT_S, AsJson, TimeoutSeconds, checked_name, checked_names
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.operations import Operation, ResourceKind
 
@@ -28,6 +28,16 @@ OneTransactionalId = Annotated[
     ),
 ]
 
+MemberOf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--member-of",
+        metavar="NAME",
+        callback=checked_names,
+        help="A group that the principal's token names (docs/security/oauth.md).",
+    ),
+]
+
 
 def explain_right(
     principal: Principal,
@@ -39,6 +49,7 @@ def explain_right(
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="The address from which the principal comes.")
     ] = _HERE,
+    member_of: MemberOf = None,
     bootstrap_servers: Servers = None,
     client_config: ClientConfig = None,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
@@ -60,7 +71,8 @@ def explain_right(
     if what is Operation.ALL or what not in kind.operations:
         able = ", ".join(map(str, kind.operations))
         raise Failure("USAGE", f"nobody asks for {what} of a {kind}", f"there are {able}", ExitCode.USAGE)
-    found = explain(connect(bootstrap_servers, timeout_s, client_config), who, host, what, kind, name)
+    groups = tuple(f"Group:{each}" for each in member_of or ())
+    found = explain(connect(bootstrap_servers, timeout_s, client_config), who, groups, host, what, kind, name)
     if as_json:
         rule = None if found.rule is None else rule_as_json(found.rule)
         print_json({"allowed": found.allowed, "why": found.why, "rule": rule})

@@ -92,10 +92,7 @@ class Authentications:
         """Compares a password with the user's keys. Until `done` is called the connection takes no request."""
         peer = self._peers[reply.connection_id]
         if not self._checks.has_room(peer.host):
-            reason = f"too many passwords from {peer.host} wait to be checked"
-            if self._trail is not None:
-                self._trail.not_logged_in(reply.session, peer.authentication.chosen, claim.user, reason)
-            reply.hang_up(reason)
+            self._crowded_out(reply, peer, "passwords")
             return
         from cordwood.security.scram import is_password
 
@@ -129,7 +126,7 @@ class Authentications:
             if self._peers.get(reply.connection_id) is not peer:
                 return
             if not self._checks.has_room(peer.host):
-                reply.hang_up(f"too many tokens from {peer.host} wait to be checked")
+                self._crowded_out(reply, peer, "tokens")
                 reply.release()
                 return
             keys, now_s = self.token_keys.of(source), self._loop.now.wall_ms / 1000
@@ -159,6 +156,13 @@ class Authentications:
 
         reply.hold()
         check(newer_may_come=True)
+
+    def _crowded_out(self, reply: Reply, peer: _Peer, what: str) -> None:
+        reason = f"too many {what} from {peer.host} wait to be checked"
+        if self._trail is not None:
+            authentication = peer.authentication
+            self._trail.not_logged_in(reply.session, authentication.chosen, authentication.claimed, reason)
+        reply.hang_up(reason)
 
     def refuse(self, reply: Reply, frame: Frame, refused: Refused) -> None:
         """Answers a failure later, and closes the connection behind the answer."""

@@ -16,7 +16,7 @@ SECURITY_KEYS: Final = frozenset((*NAMES, *JAVA_NAMES))
 """The keys that are obeyed, without `kafka.`."""
 
 _OPENSSL: Final = "TLS is OpenSSL's, in the versions 1.2 and 1.3 with its own suites"
-_PASSWORDS: Final = "users log in by SCRAM or PLAIN"
+_LOG_INS: Final = "log-ins are by SCRAM, PLAIN, or a token of an OpenID provider (sasl.oauthbearer.method=oidc)"
 _WITHOUT_EFFECT: Final = {
     "security.providers": _OPENSSL,
     "ssl.cipher.suites": _OPENSSL,
@@ -27,14 +27,14 @@ _WITHOUT_EFFECT: Final = {
     "ssl.trustmanager.algorithm": _OPENSSL,
     "ssl.secure.random.implementation": _OPENSSL,
     "ssl.engine.factory.class": _OPENSSL,
-    "sasl.client.callback.handler.class": _PASSWORDS,
+    "sasl.client.callback.handler.class": _LOG_INS,
 }
 _PREFIXES_WITHOUT_EFFECT: Final = ("sasl.kerberos.", "sasl.login.", "sasl.oauthbearer.")
 
 
 def why_without_effect(key: str) -> str | None:
     """The reason why a key about security, without `kafka.`, has no effect; None if it is obeyed or unknown."""
-    return _PASSWORDS if key.startswith(_PREFIXES_WITHOUT_EFFECT) else _WITHOUT_EFFECT.get(key)
+    return _LOG_INS if key.startswith(_PREFIXES_WITHOUT_EFFECT) else _WITHOUT_EFFECT.get(key)
 
 
 def security_of(options: Mapping[str, str]) -> Security:
