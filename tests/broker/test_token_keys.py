@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -148,7 +148,12 @@ def test_a_fetch_holds_the_loop_up_for_nothing_and_its_result_is_an_event(server
     async def story() -> list[object]:
         events: list[object] = []
         results: asyncio.Queue[KeySet | Exception] = asyncio.Queue()
-        reader = KeyReader(asyncio.get_running_loop(), lambda event: (events.append("event"), event()))
+
+        def run_in_node(event: Callable[[], None]) -> None:
+            events.append("event")
+            event()
+
+        reader = KeyReader(asyncio.get_running_loop(), run_in_node)
         reader.fetch(source_of(server), results.put_nowait)
         reader.fetch(source_of(server, "/keys")._replace(authorities_file="/nowhere"), results.put_nowait)
         found = [await results.get() for _ in range(2)]

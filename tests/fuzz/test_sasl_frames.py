@@ -47,7 +47,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         "sasl.enabled.mechanisms": f"{SETTINGS['sasl.enabled.mechanisms']},OAUTHBEARER",
         "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
         "sasl.oauthbearer.expected.audience": AUDIENCE,
-        "connection.failed.authentication.delay.ms": 0,
+        "connection.failed.authentication.delay.ms": "0",
     }
     with Broker(settings=settings) as broker:
         add_user(broker)

@@ -37,7 +37,8 @@ def verify(claim: TokenClaim, keys: KeySet, rules: TokenRules, now_s: float) -> 
         raise Unproven(f"the token expired at {_shown(ends_s)}")
     for name in ("nbf", "iat"):
         begins_s = _time(claims, name)
-        if begins_s is not None and now_s < begins_s - rules.skew_s:
+        # The broker's moment has milliseconds: a token that is younger than one would come from the future.
+        if begins_s is not None and now_s < int(begins_s) - rules.skew_s:
             raise Unproven(f"the token is not valid before {_shown(begins_s)} ({name})")
     if rules.issuer and claims.get("iss") != rules.issuer:
         raise Unproven(f"the issuer of the token is {claims.get('iss')!r:.200}, not {rules.issuer!r}")

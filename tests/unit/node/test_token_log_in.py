@@ -1,7 +1,7 @@
 """Peers log in by tokens (OAUTHBEARER): who they are, when their sessions end, and when keys are fetched for them."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from cordwood.model.settings.listeners import Asks, Callers, Entrance
 from cordwood.model.token_trust import KeySource, TokenRules, TokenTrust
 from cordwood.node.security.token_keys import MOST_WAITING, UNKNOWN_KEY_PAUSE_MS
 from cordwood.security.key_sets import KeySet, parse_key_set
+from cordwood.wire.apis import ApiKey
 
 MINUTE_MS = UNKNOWN_KEY_PAUSE_MS
 HOUR_MS = 60 * MINUTE_MS
@@ -45,7 +46,7 @@ class Fetches:
 class Broker:
     """A broker that takes tokens, and its provider."""
 
-    def __init__(self, *, session_ms: int = 0, **settings: str) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None, *, session_ms: int = 0) -> None:
         self.world = World(
             seed=1,
             settings={
@@ -53,7 +54,7 @@ class Broker:
                 "ssl.keystore.location": "broker.pem",
                 "sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN",
                 "sasl.oauthbearer.jwks.endpoint.url": URL,
-                **settings,
+                **(settings or {}),
             },
         ).start()
         create_topic(self.world, "orders", 1)
@@ -111,7 +112,7 @@ class Client(Peer):
     def waits(self, token: str) -> Any:
         """Sends a token that gets no answer yet."""
         assert self.handshake("OAUTHBEARER") == "NONE"
-        exchange = self.connection.request(36, 2, {"auth_bytes": message(token)})
+        exchange = self.connection.request(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": message(token)})
         self.world.settle()
         assert not exchange.ended
         return exchange
@@ -142,7 +143,7 @@ def test_tokens_that_are_not_taken_get_the_same_answer_and_the_log_has_the_reaso
         assert Client(broker).is_refused(token)
     refused = Client(broker)
     refused.bearer(provider.token(lasts_s=-60))
-    last = refused.send(36, 2, auth_bytes=b"\x01")
+    last = refused.send(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b"\x01")
     assert "the token expired at" in last.hang_up_reason
 
 
@@ -178,7 +179,7 @@ def test_a_peer_stays_the_user_that_it_was(broker: Broker) -> None:
 
 
 def test_rules_of_groups_hold_for_their_members_and_denials_win() -> None:
-    broker = Broker(**{"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS;Group:admins"})
+    broker = Broker({"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS;Group:admins"})
     broker.fetched()
     for principal, permission in [("Group:traders", Permission.ALLOW), ("Group:barred", Permission.DENY)]:
         acl = Acl(ResourceKind.TOPIC, Pattern.LITERAL, "orders", principal, "*", Operation.DESCRIBE, permission)

@@ -124,7 +124,7 @@ def test_a_peer_proves_its_user_by_a_token() -> None:
 def test_a_token_that_is_not_taken_is_refused_after_one_more_message(answer: bytes) -> None:
     peer = with_token(connection())
     assert peer.verified(Unproven("the token expired")) == Challenge(b'{"status":"invalid_token"}')
-    assert peer.stage is Stage.REJECTED
+    assert peer.stage.name == "REJECTED"
     with pytest.raises(Refused) as refusal:
         peer.take(answer)
     assert refusal.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED

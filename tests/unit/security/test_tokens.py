@@ -264,6 +264,11 @@ def test_clocks_may_differ_by_the_skew() -> None:
             assert refusal(token, now_s=now_s + at_s)
 
 
+def test_a_token_may_be_younger_than_the_brokers_moment() -> None:
+    now_s = float(int(time.time()))
+    assert proof(PROVIDER.token(iat=now_s + 0.0009), rules=RULES._replace(skew_s=0), now_s=now_s).user == USER
+
+
 def test_another_authorization_id_is_refused() -> None:
     assert "authorization id" in refusal(PROVIDER.token(), user="bob")
 
@@ -281,7 +286,7 @@ def test_claims_that_are_no_object_are_refused() -> None:
 def test_keys_that_cannot_be_used_are_skipped_with_their_reasons() -> None:
     weak = rsa.generate_private_key(65537, 1024)
     good = public_jwk(make_key("ES256"), kid="good")
-    odd = [
+    odd: list[object] = [
         {"kty": "oct", "k": "c2VjcmV0", "kid": "hmac"},
         public_jwk(weak, kid="weak"),
         public_jwk(make_key("ES256"), use="enc"),

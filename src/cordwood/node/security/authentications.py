@@ -6,6 +6,7 @@ A connection has an authentication from its first SASL request on. A failure is 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from cordwood.security.key_sets import KeySet
     from cordwood.security.scram import FoundKeys
     from cordwood.security.trail.port import Trail
+
+logger = logging.getLogger("cordwood.node")
 
 LOGGED_IN: Final = "logged in"
 _REFUSED: Final = "refused"
@@ -143,7 +146,11 @@ class Authentications:
                     return
                 if isinstance(result, UnknownKey) and newer_may_come and wait(keys):
                     return
-                if isinstance(result, Exception) and not isinstance(result, Unproven):
+                if isinstance(result, Unproven):
+                    # Some clients skip the answer by which the connection would end for this reason.
+                    logger.info("a token from %s is not taken: %s", peer.host, result)
+                    done(result)
+                elif isinstance(result, Exception):
                     reply.hang_up(f"the token could not be checked: {result}")
                 else:
                     done(result)
