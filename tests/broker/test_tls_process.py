@@ -1,6 +1,8 @@
 """A broker with TLS as a process of its own, and real clients."""
 
+import contextlib
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -15,6 +17,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from tests.broker_process import EXECUTABLE, BrokerProcess
 from tests.certificates import TlsFiles, name, tls_files
 from tests.deadline import eventually
+
+from cordwood.broker.metrics.endpoint import MAX_CONNECTIONS
 
 SECRET = "timber-and-oak"
 
@@ -125,6 +129,33 @@ def test_plain_text_at_a_tls_listener_is_named(broker: BrokerProcess) -> None:
     del client
 
 
+def test_half_handshakes_at_the_metrics_are_bounded_and_probes_are_answered(
+    broker: BrokerProcess, files: TlsFiles
+) -> None:
+    before = descriptors(broker)
+    address = address_of(endpoint_of(broker).removeprefix("https://"))
+    hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+    with contextlib.ExitStack() as strangers:
+        for _ in range(5 * MAX_CONNECTIONS):
+            stranger = strangers.enter_context(socket.create_connection(address, timeout=60))
+            # The broker may have made room already: it closes the oldest.
+            with contextlib.suppress(ConnectionError):
+                stranger.sendall(hello)
+        assert b"takes clients" in got(broker, files, "/ready")
+        assert descriptors(broker) <= before + MAX_CONNECTIONS + 10
+    eventually(lambda: descriptors(broker) <= before + 5, what="no connection of a stranger")
+
+
+def descriptors(broker: BrokerProcess) -> int:
+    return len(os.listdir(f"/proc/{broker.pid}/fd"))
+
+
+def endpoint_of(broker: BrokerProcess) -> str:
+    said = broker.output()
+    start = said.index("https://")
+    return said[start : said.index("/metrics", start)]
+
+
 def test_metrics_and_health_are_served_over_https(broker: BrokerProcess, files: TlsFiles) -> None:
     assert b"takes clients" in got(broker, files, "/ready")
     expires_s = metric(broker, files, 'cordwood_certificate_expires_timestamp_seconds{listener="SSL"}')
@@ -144,11 +175,8 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def got(broker: BrokerProcess, files: TlsFiles, path: str) -> bytes:
-    said = broker.output()
-    start = said.index("https://")
-    address = said[start : said.index("/metrics", start)]
     context = ssl.create_default_context(cafile=str(files.truststore))
-    with urllib.request.urlopen(address + path, context=context, timeout=30) as answer:
+    with urllib.request.urlopen(endpoint_of(broker) + path, context=context, timeout=30) as answer:
         return bytes(answer.read())
 
 

@@ -57,7 +57,7 @@ from cordwood.node.requests.proven_brokers import is_proven
 
 if TYPE_CHECKING:
     from cordwood.broker.metrics.service import MetricsService
-    from cordwood.broker.network.tls.layer import TlsResources
+    from cordwood.broker.network.tls.layer import Above, TlsLayer, TlsResources
     from cordwood.broker.network.tls.listeners import TlsListeners
     from cordwood.broker.network.token_keys import KeyReader
     from cordwood.broker.storage.cluster_witness import ClusterWitness
@@ -119,8 +119,19 @@ class Server:
         self._stopping = False
         self._stopped_cleanly = False
         self._metrics: MetricsService | None = None
-        self._trail = None if storage.in_memory else _security_trail(settings, loop)
+        self._trail = self._security_trail()
         self._witness: ClusterWitness | None = None
+
+    def _security_trail(self) -> "SecurityTrail | None":
+        """The trail of changes and refusals; None if nobody wants one, or it would have no directory."""
+        settings = self.settings
+        nowhere = self._storage.in_memory and not settings.security_trail_directory
+        if nowhere or not settings.keeps_security_trail:
+            return None
+        # Imported only if a trail is kept, to keep the start quick.
+        from cordwood.broker.trail.recorder import SecurityTrail
+
+        return SecurityTrail.kept_by(self._loop, settings)
 
     @classmethod
     async def start(
@@ -203,7 +214,7 @@ class Server:
                 settings.metrics_address,
                 self._not_ready,
                 self._remark,
-                self._tls[HTTPS].following_changes() if self._tls is not None and HTTPS in self._tls else None,
+                self._secured(HTTPS) if self._tls is not None and HTTPS in self._tls else None,
             )
             scheme = settings.metrics_address.name.replace(PLAINTEXT, "http").lower()
             logger.info("metrics and health at %s://%s:%d/metrics, /live and /ready", scheme, *self._metrics.address)
@@ -326,13 +337,19 @@ class Server:
     ) -> Callable[[], asyncio.BaseProtocol]:
         if not speaks_tls:
             return partial(Connection, connections, entrance)
-        from cordwood.broker.network.tls.layer import TlsLayer
         from cordwood.broker.network.tls.sender import TlsSender
+
+        secured = self._secured(entrance.name)
+        return lambda: secured(Connection(connections, entrance, TlsSender))
+
+    def _secured(self, listener: str) -> "Callable[[Above], TlsLayer]":
+        """Puts TLS below connections of a listener."""
+        from cordwood.broker.network.tls.layer import TlsLayer
 
         assert self._tls is not None
         assert self._tls_resources is not None
-        listener, resources = self._tls[entrance.name], self._tls_resources
-        return lambda: TlsLayer(Connection(connections, entrance, TlsSender), listener, resources)
+        side, resources = self._tls[listener], self._tls_resources
+        return lambda above: TlsLayer(above, side, resources)
 
     def _records_unreadable(self, path: str, failure: StorageFailure) -> None:
         # The note is a separate event: answers are sent while the node is in one.
@@ -591,21 +608,6 @@ def _tls_listeners(settings: BrokerSettings) -> "TlsListeners | None":
     from cordwood.broker.network.tls.listeners import TlsListeners
 
     return TlsListeners(wanted, settings.brokers_listener.name if settings.cluster_store else "")
-
-
-def _security_trail(settings: BrokerSettings, loop: asyncio.AbstractEventLoop) -> "SecurityTrail | None":
-    """The trail of changes and refusals; None if nobody wants one."""
-    if not settings.keeps_security_trail:
-        return None
-    # Imported only if a trail is kept, to keep the start quick.
-    from cordwood.broker.trail.recorder import SecurityTrail
-    from cordwood.broker.trail.rotating_file import RotatingFile
-    from cordwood.broker.trail.writer import TrailWriter
-
-    directory = settings.security_trail_directory or f"{settings.data_directories[0]}/security-trail"
-    path = os.path.abspath(f"{directory}/broker-{settings.node_id}.jsonl")
-    file = RotatingFile(path, settings.security_trail_file_bytes, settings.security_trail_files)
-    return SecurityTrail(loop, TrailWriter(file, settings.node_id), settings.security_trail_window_ms)
 
 
 def _check_key_files(settings: BrokerSettings) -> None:

@@ -1,21 +1,21 @@
 """GET /metrics, /live and /ready over HTTP/1.1, with TLS or without: one answer per connection, a few at a time.
 
 For a scrape the loop only copies counters; a thread makes the text, one scrape at a time. A probe is never refused: a
-broker whose `/live` fails is restarted. When there are too many connections, the oldest without a whole request makes
-room.
+broker whose `/live` fails is restarted. A connection counts from its accept on. When there are too many, the oldest
+makes room: it does not end its handshake, sends its request slowly, or reads its answer slowly.
 """
 
 import asyncio
-import contextlib
 import logging
 import socket
-import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from cordwood.broker.network.listening import bind, stop_listening
+from cordwood.broker.network.seldom import SaidSeldom
 from cordwood.metrics.exposition import CONTENT_TYPE
 from cordwood.model.settings.listeners import ListenerAddress
+from cordwood.security.sessions import Principal
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -32,6 +32,80 @@ Prepare = Callable[[], Callable[[], bytes]]
 Readiness = Callable[[], str]
 """The reason why the broker takes no clients just now; an empty text while it takes them."""
 
+Secured = Callable[["Visit"], asyncio.BaseProtocol]
+"""Puts TLS below a visit."""
+
+
+class Visit(asyncio.BufferedProtocol):
+    """One connection: a request comes in, its answer goes out."""
+
+    def __init__(self, endpoint: "MetricsEndpoint") -> None:
+        self._endpoint = endpoint
+        self._buffer = memoryview(bytearray(MAX_HEAD_BYTES))
+        self._filled = 0
+        self._asked = False
+        self._transport: asyncio.Transport
+        self._limit: asyncio.TimerHandle | None = None
+        self.client_host = ""
+
+    # Calls of the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if peer else ""
+        self._limit = asyncio.get_running_loop().call_later(TIMEOUT_S, self.abort)
+        self._endpoint.came(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        # Bytes behind the request are read and dropped, until the connection is closed.
+        return self._buffer if self._asked else self._buffer[self._filled :]
+
+    def buffer_updated(self, count: int) -> None:
+        if self._asked:
+            return
+        self._filled += count
+        head, end, _ = bytes(self._buffer[: self._filled]).partition(b"\r\n\r\n")
+        if end or self._filled == len(self._buffer):
+            self._asked = True
+            self._endpoint.answer(self, head if end else None)
+
+    def eof_received(self) -> bool:
+        # A peer that has asked may close its side first.
+        return self._asked
+
+    def pause_writing(self) -> None:
+        """The answer is one piece, which waits in the transport."""
+
+    def resume_writing(self) -> None:
+        pass
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        self._endpoint.left(self)
+
+    # Calls of the layer with TLS
+
+    def proved_identity(self, principal: Principal) -> None:
+        """Everybody who reaches the endpoint may read it."""
+
+    def close(self, reason: str, level: int = logging.INFO) -> None:
+        self._endpoint.say_closing(self, reason, level)
+        self.abort()
+
+    # Calls of the endpoint
+
+    def send_last(self, answer: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(answer)
+            # Closes behind the answer. `abort` ends the wait for a peer that does not read.
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._endpoint.left(self)
+        self._transport.abort()
+
 
 class MetricsEndpoint:
     def __init__(self, prepare: Prepare, not_ready: Readiness, remark: Readiness) -> None:
@@ -39,11 +113,13 @@ class MetricsEndpoint:
         self._not_ready = not_ready
         self._remark = remark
         self._scrapes = 0
-        self._open: dict[asyncio.WriteTransport, None] = {}
+        self._open: dict[Visit, None] = {}
         """Connections, the oldest first."""
+        self._answering: set[asyncio.Task[None]] = set()
         self._one_text = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._socket: socket.socket | None = None
+        self._closings_said = SaidSeldom()
 
     @classmethod
     async def start(
@@ -52,7 +128,7 @@ class MetricsEndpoint:
         prepare: Prepare,
         not_ready: Readiness,
         remark: Readiness = lambda: "",
-        context: ssl.SSLContext | None = None,
+        secured: Secured | None = None,
     ) -> "MetricsEndpoint":
         """Starts to listen. Raises OSError, with the setting and the address in its text, if that fails."""
         endpoint = cls(prepare, not_ready, remark)
@@ -60,12 +136,8 @@ class MetricsEndpoint:
             endpoint._socket = bind(listener)
         except OSError as error:
             raise OSError(error.errno, f"metrics.listener: {error.strerror}") from error
-        endpoint._server = await asyncio.start_server(
-            endpoint._serve,
-            sock=endpoint._socket,
-            limit=MAX_HEAD_BYTES,
-            ssl=context,
-            ssl_handshake_timeout=None if context is None else TIMEOUT_S,
+        endpoint._server = await asyncio.get_running_loop().create_server(
+            lambda: Visit(endpoint) if secured is None else secured(Visit(endpoint)), sock=endpoint._socket
         )
         return endpoint
 
@@ -80,36 +152,30 @@ class MetricsEndpoint:
             stop_listening(self._socket)
             self._server.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        transport = writer.transport
+    def came(self, visit: Visit) -> None:
         if len(self._open) >= MAX_CONNECTIONS:
-            # The oldest one sends its request slowly, or reads its answer slowly.
-            oldest = next(iter(self._open))
-            del self._open[oldest]
-            oldest.abort()
-        self._open[transport] = None
-        with_tls = transport.get_extra_info("ssl_object") is not None
-        if not with_tls:
-            # With this limit `drain` returns once the kernel has all bytes, so `abort` drops none.
-            transport.set_write_buffer_limits(0)
-        try:
-            with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
-                async with asyncio.timeout(TIMEOUT_S):
-                    writer.write(await self._answer(reader))
-                    await writer.drain()
-                    if with_tls:
-                        # A transport with TLS does not tell when the kernel has all bytes; only its end does.
-                        writer.close()
-                        await writer.wait_closed()
-        finally:
-            self._open.pop(transport, None)
-            # `close` would wait for ever for a peer that does not read.
-            transport.abort()
+            next(iter(self._open)).abort()
+        self._open[visit] = None
 
-    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError:
+    def left(self, visit: Visit) -> None:
+        self._open.pop(visit, None)
+
+    def say_closing(self, visit: Visit, reason: str, level: int) -> None:
+        if self._closings_said.count(reason, asyncio.get_running_loop().time()):
+            logger.log(level, "closing a connection from %s to the metrics: %.500s", visit.client_host, reason)
+
+    def answer(self, visit: Visit, head: bytes | None) -> None:
+        """Answers a request. `head`: None if it has no end within MAX_HEAD_BYTES."""
+
+        async def answered() -> None:
+            visit.send_last(await self._answer(head))
+
+        task = asyncio.get_running_loop().create_task(answered())
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _answer(self, head: bytes | None) -> bytes:
+        if head is None:
             return _response("431 Request Header Fields Too Large", b"too long\n")
         line = head.split(b"\r\n", 1)[0].split(b" ")
         if len(line) != 3 or not line[2].startswith(b"HTTP/1."):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cordwood.broker.machine.loop_watch import LoopWatch
-from cordwood.broker.metrics.endpoint import MetricsEndpoint, Readiness
+from cordwood.broker.metrics.endpoint import MetricsEndpoint, Readiness, Secured
 from cordwood.broker.metrics.scrape import prepare_scrape
 from cordwood.broker.network.activity import Activity
 from cordwood.metrics.exposition import exposition
@@ -12,8 +12,6 @@ from cordwood.model.settings.listeners import ListenerAddress
 from cordwood.wire.apis import APIS
 
 if TYPE_CHECKING:
-    import ssl
-
     from cordwood.broker.network.connections import Connections
     from cordwood.broker.network.tls.listeners import TlsListeners
     from cordwood.broker.storage.flusher import CountingFlusher
@@ -33,13 +31,13 @@ class MetricsService:
         listener: ListenerAddress,
         not_ready: Readiness,
         remark: Readiness,
-        context: "ssl.SSLContext | None" = None,
+        secured: Secured | None = None,
     ) -> "MetricsService":
-        """Starts the endpoint. `remark` adds to the text of a broker that takes clients; with a `context` it speaks
+        """Starts the endpoint. `remark` adds to the text of a broker that takes clients; with `secured` it speaks
         HTTPS. Raises OSError if the broker cannot listen on the address."""
         service = cls()
         try:
-            service._endpoint = await MetricsEndpoint.start(listener, service._prepare, not_ready, remark, context)
+            service._endpoint = await MetricsEndpoint.start(listener, service._prepare, not_ready, remark, secured)
         except BaseException:
             service.close()
             raise

@@ -6,12 +6,15 @@ Repeated events are counted here, in the loop, so that a flood of refusals fills
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 
+from cordwood.broker.trail.rotating_file import RotatingFile
 from cordwood.broker.trail.writer import TrailWriter
 from cordwood.model.errors import ErrorCode
 from cordwood.model.operations import Operation, ResourceKind
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.security.sessions import ANONYMOUS, Session
 from cordwood.security.trail.events import Event, Told, What, cut
 from cordwood.security.trail.port import Changed
@@ -43,6 +46,14 @@ class SecurityTrail:
         self._wall_ms = wall_ms
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+
+    @classmethod
+    def kept_by(cls, loop: asyncio.AbstractEventLoop, settings: BrokerSettings) -> SecurityTrail:
+        """The trail of a broker. Opens its file with the first event."""
+        directory = settings.security_trail_directory or f"{settings.data_directories[0]}/security-trail"
+        path = os.path.abspath(f"{directory}/broker-{settings.node_id}.jsonl")
+        file = RotatingFile(path, settings.security_trail_file_bytes, settings.security_trail_files)
+        return cls(loop, TrailWriter(file, settings.node_id), settings.security_trail_window_ms)
 
     @property
     def lines(self) -> int:

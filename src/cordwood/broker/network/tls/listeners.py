@@ -93,17 +93,6 @@ class TlsListener:
             raise ValueError(f"no rule of ssl.principal.mapping.rules matches the subject {subject:.200}")
         return Principal("User", name)
 
-    def following_changes(self) -> ssl.SSLContext:
-        """A context for a server of asyncio, which keeps one context for ever: it takes the served one for each
-        connection. What the settings say of versions and suites holds from the start on."""
-
-        def choose(connection: ssl.SSLObject | ssl.SSLSocket, host: str | None, _: ssl.SSLContext) -> None:
-            connection.context = self.context
-
-        front = make_context(self._settings, read_certificates(self._settings))
-        front.sni_callback = choose
-        return front
-
     def look(self) -> None:
         """Serves the files if they have changed. Runs in a thread."""
         files = _state_of(files_of(self._settings))
