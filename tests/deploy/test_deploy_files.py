@@ -21,6 +21,15 @@ def test_the_image_sets_only_settings_that_exist() -> None:
     assert (settings.logging_format, settings.metrics_listener) == ("json", "0.0.0.0:9404")
 
 
+def test_the_secure_settings_ask_everybody() -> None:
+    settings = load_settings((DEPLOY / "systemd" / "broker-secure.toml").read_text(), environment={})
+    (listener,) = settings.listener_list
+    assert (listener.protocol, set(settings.tls_listeners)) == ("SASL_SSL", {"CLIENTS", "HTTPS"})
+    assert settings.authorizer_class_name
+    assert settings.keeps_security_trail
+    assert settings.data_directories == ("/var/lib/cordwood",)
+
+
 def test_the_unit_and_the_chart_start_brokers_with_flags_that_exist() -> None:
     serve = get_command(app).commands["serve"]  # type: ignore[attr-defined]
     known = {flag for option in serve.params for flag in option.opts}
