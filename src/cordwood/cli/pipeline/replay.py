@@ -1,5 +1,6 @@
 """`cordwood pipeline replay`: a new edition, built from history beside the live one."""
 
+import os
 import time
 from contextlib import ExitStack
 from typing import Annotated
@@ -12,6 +13,9 @@ from cordwood.cli.terminal.connecting import ClientConfig, Servers, bootstrap_of
 from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import remark
 from cordwood.model.failure import ExitCode, Failure
+
+GIVES_WAY = 10
+"""Added to the niceness of a replay and its Spark: what is live on the same machine goes first."""
 
 
 def replay(
@@ -57,6 +61,8 @@ def replay(
     `cordwood pipeline swap`. Outputs that are not replayable get nothing. An interrupted replay goes on at its last
     place if the same command is given again and the file is the same. With --downstream each pipeline that reads the
     outputs, directly or through others, is taken by its file as it is now and reads the fresh outputs.
+
+    A replay gives way: on this machine it runs with less priority than what is live.
     """
     with refusals(), ExitStack() as shown:
         from cordwood.administration.connection import reach
@@ -87,6 +93,7 @@ def replay(
             hint = "it ends when all have caught up; then `cordwood pipeline replay FILE --follow` of each goes on"
             raise Failure("USAGE", "--downstream and --follow are not for one command", hint, ExitCode.USAGE)
         check_spark_is_installed()
+        os.nice(GIVES_WAY)
         found = find(target, directory)
         say_which_code(found, "replay")
         monitor = shown.enter_context(metrics_at(metrics, found.project, bootstrap))
