@@ -36,6 +36,8 @@ lives.write_text(str(life))
 there = set()
 sys.stdin.readline()  # the connection
 for line in sys.stdin:
+    if line.strip() == "end":
+        break
     order = json.loads(line)
     name = order.get("pipeline")
     if order["order"] == "Survey":

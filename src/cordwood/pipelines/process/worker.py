@@ -22,6 +22,7 @@ from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.events import Event, line_of
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.execution.python_memory import KilledPython, PythonKilled
+from cordwood.pipelines.process.orphans import lines_of_supervisor
 from cordwood.pipelines.process.spark_failures import as_told
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def main(text: str) -> int:
         try:
             events.write(line_of(event) + "\n")
         except BrokenPipeError:
-            # The supervisor is gone: standard input has ended, too, and the run ends with it.
+            # The supervisor is gone: standard input has ended, too, and the worker ends with it.
             return
 
     try:
@@ -118,7 +119,7 @@ def _run(orders: Orders, bootstrap: Bootstrap, tell: Any) -> None:
     stopping: list[Running] = []
 
     def watch() -> None:
-        for line in sys.stdin:
+        for line in lines_of_supervisor(sys.stdin):
             if line.strip() == GO_ON:
                 going_on.set()
             else:

@@ -1,7 +1,7 @@
 """The process of a worker, as its supervisor has it: its orders, its events, its log, its memory, its end.
 
-The worker ends when its standard input does, and so when the supervisor dies. Spark and the Python processes of Spark
-are its descendants.
+The worker ends when its standard input does, and so when the supervisor dies (`orphans`). Spark and the Python
+processes of Spark are its descendants.
 """
 
 import json
@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from cordwood.pipelines.execution.python_memory import PythonKilled, PythonProcesses
+from cordwood.pipelines.process.orphans import END
 
 _LOOK_S: Final = 0.25
 _GONE_S: Final = 0.02
@@ -94,6 +95,7 @@ class WorkerProcess:
     def end(self) -> None:
         """Has the worker end after the batches that are under way."""
         if self._process.stdin is not None and not self._process.stdin.closed:
+            self.order(END)
             with suppress(OSError):
                 self._process.stdin.close()
 

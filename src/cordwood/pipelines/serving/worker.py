@@ -26,6 +26,7 @@ from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.editions.swapping import lock_path
 from cordwood.pipelines.execution.python_memory import KilledPython, PythonKilled
+from cordwood.pipelines.process.orphans import lines_of_supervisor
 from cordwood.pipelines.process.spark_failures import as_told, end_of_java
 from cordwood.pipelines.serving.orders import EXIT_JAVA_DIED, BeginQuery, EndQuery, Survey, WorkerOrders, from_line
 from cordwood.pipelines.serving.shared_spark import SharedSpark
@@ -52,7 +53,7 @@ class Teller:
             try:
                 self._events.write(line)
             except (BrokenPipeError, ValueError):
-                # The supervisor is gone: standard input has ended, too, and all runs end with it.
+                # The supervisor is gone: standard input has ended, too, and the worker ends with it.
                 return
 
 
@@ -71,7 +72,7 @@ class ServingWorker:
     def run(self) -> None:
         """Takes orders until there are no more, and waits for the queries."""
         threading.Thread(target=self._tell_life, name="cordwood-alive", daemon=True).start()
-        for line in sys.stdin:
+        for line in lines_of_supervisor(sys.stdin):
             match from_line(line):
                 case Survey(files):
                     self._survey(files)
