@@ -46,6 +46,8 @@ class PipelineMonitor:
             self._endpoint = Endpoint(address)
         self._lock = threading.Lock()
         self._counts: dict[Who, Counts] = {}
+        self._editions: dict[str, str] = {}
+        """By pipeline: the edition heard of last. The lag of one that another has replaced would grow for ever."""
         self._inputs = InputWatch(bootstrap, every_s=look_every_s)
 
     def __enter__(self) -> Self:
@@ -70,6 +72,10 @@ class PipelineMonitor:
         who = Who(str(event["pipeline"]), str(event["edition"]))
         with self._lock:
             self._counts.setdefault(who, Counts()).heard(event)
+            former = self._editions.get(who.pipeline)
+            self._editions[who.pipeline] = who.edition
+        if former not in (None, who.edition):
+            self._inputs.forget(Who(who.pipeline, str(former)))
         if event["event"] == "ended" and event.get("reason") == Ending.SWAPPED:
             self._inputs.forget(who)
         else:

@@ -125,6 +125,10 @@ def test_a_mistake_is_told_with_file_and_line() -> None:
         (lambda: pipeline(version=1, inputs=topic("t"), outputs=table("t"), starting="@then")(same), "starting: "),
         (lambda: pipeline(version=1, inputs=topic("t"), outputs=table("t"), starting="begin")(same), "no place in"),
         (
+            lambda: pipeline(version=1, inputs=topic("t"), outputs=table("t"), starting={"t": {"0": 1}})(same),  # type: ignore[arg-type]
+            "is no text: offsets are JSON, in quotes",
+        ),
+        (
             lambda: pipeline(version=1, inputs=topic("t"), outputs=table("t"), max_rows_per_batch=0)(same),
             "max_rows_per_batch=0",
         ),

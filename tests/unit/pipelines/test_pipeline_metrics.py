@@ -101,6 +101,14 @@ def test_brokers_that_do_not_answer_hold_up_no_scrape(monitor: PipelineMonitor, 
     assert not [name for name in scraped(monitor) if "lag_records" in name]
 
 
+def test_the_lag_of_an_edition_that_another_has_replaced_is_not_shown(monitor: PipelineMonitor) -> None:
+    monitor.heard(BATCH)
+    eventually(lambda: of("inputs_watched") in scraped(monitor), what="a look at the first edition")
+    monitor.heard({**V1, "edition": "v2", "event": "started"})
+    eventually(lambda: of("inputs_watched").replace("v1", "v2") in scraped(monitor), what="a look at the second one")
+    assert of("inputs_watched") not in scraped(monitor)
+
+
 def finished_batch(project: Project, position: dict[str, dict[str, int]], batch: int = 0) -> None:
     """Writes the checkpoint that Spark leaves after a batch."""
     checkpoint = project.state("orders").checkpoint("v1")

@@ -13,6 +13,8 @@ EXAMPLES = 'earliest, latest, @2026-01-31T12:00:00Z, @1700000000000 or {"orders"
 
 def starting_options(starting: str) -> Mapping[str, str]:
     """The options of `format("cordwood")`. Raises ValueError for a text that names no place."""
+    if not isinstance(starting, str):  # a file that nobody has type-checked
+        raise ValueError(f"{starting!r:.80} is no text: offsets are JSON, in quotes")
     if starting in ("earliest", "latest"):
         return {"startingOffsets": starting}
     if starting.startswith("@"):
