@@ -285,6 +285,26 @@ WIDE: Final[dict[ApiKey, Wide]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Wide(
         0, lambda count, _: {"deletions": [], "upsertions": [{"name": name, **_KEYS} for name in _names(count)]}
     ),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Wide(
+        1,
+        lambda count, _: {
+            "components": [{"entity_type": "user", "match_type": 0, "match": name} for name in _names(count)],
+            "strict": False,
+        },
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: Wide(
+        1,
+        lambda count, _: {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": name}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1e9, "remove": False}],
+                }
+                for name in _names(count)
+            ],
+            "validate_only": False,
+        },
+    ),
     ApiKey.UPDATE_FEATURES: Wide(
         1,
         lambda count, _: {

@@ -27,6 +27,8 @@ DEFAULT: Final = 1
 SPECIFIED: Final = 2
 """Selects every entity that has such a part, by whatever name."""
 
+ENTRIES_PER_STEP: Final = 100
+
 
 class QuotaRooms(Protocol):
     """The rooms of a node that these handlers need."""
@@ -100,13 +102,18 @@ def _described(entity: Entity, quotas: Quotas) -> DescribeClientQuotas.AnswerEnt
 def alter_quotas(rooms: QuotaRooms, request: Request[AlterClientQuotas]) -> Steps:
     body = yield from request.read()
     denied = request.judge.refusal(Operation.ALTER_CONFIGS, ResourceKind.CLUSTER)
-    asked = [_change(each) if denied is None else denied for each in body.entries]
+    asked: list[EntityChange | ProtocolError] = []
     seen: set[Entity] = set()
-    for place, change in enumerate(asked):
+    for number, each in enumerate(body.entries, 1):
+        if not number % ENTRIES_PER_STEP:
+            yield
+        change = _change(each) if denied is None else denied
         if not isinstance(change, ProtocolError):
             if change[0] in seen:
-                asked[place] = ProtocolError(ErrorCode.INVALID_REQUEST, "The request names an entity twice.")
-            seen.add(change[0])
+                change = ProtocolError(ErrorCode.INVALID_REQUEST, "The request names an entity twice.")
+            else:
+                seen.add(change[0])
+        asked.append(change)
     wanted = [each for each in asked if not isinstance(each, ProtocolError)]
 
     def altered(results: dict[Entity, QuotaAlteration | ProtocolError] | Exception) -> None:
