@@ -101,7 +101,11 @@ def test_brokers_that_do_not_answer_hold_up_no_scrape(monitor: PipelineMonitor, 
     assert not [name for name in scraped(monitor) if "lag_records" in name]
 
 
-def test_the_lag_of_an_edition_that_another_has_replaced_is_not_shown(monitor: PipelineMonitor) -> None:
+def test_the_lag_of_an_edition_that_another_has_replaced_is_not_shown(
+    monitor: PipelineMonitor, project: Project
+) -> None:
+    for edition in ("v1", "v2"):
+        finished_batch(project, {"orders": {"0": 3}}, edition=edition)
     monitor.heard(BATCH)
     eventually(lambda: of("inputs_watched") in scraped(monitor), what="a look at the first edition")
     monitor.heard({**V1, "edition": "v2", "event": "started"})
@@ -109,9 +113,11 @@ def test_the_lag_of_an_edition_that_another_has_replaced_is_not_shown(monitor: P
     assert of("inputs_watched") not in scraped(monitor)
 
 
-def finished_batch(project: Project, position: dict[str, dict[str, int]], batch: int = 0) -> None:
+def finished_batch(
+    project: Project, position: dict[str, dict[str, int]], batch: int = 0, *, edition: str = "v1"
+) -> None:
     """Writes the checkpoint that Spark leaves after a batch."""
-    checkpoint = project.state("orders").checkpoint("v1")
+    checkpoint = project.state("orders").checkpoint(edition)
     for folder, lines in (("offsets", ["v1", "{}", json.dumps(position)]), ("commits", ["v1", "{}"])):
         (checkpoint / folder).mkdir(parents=True, exist_ok=True)
         (checkpoint / folder / str(batch)).write_text("\n".join(lines))
