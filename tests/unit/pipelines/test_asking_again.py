@@ -100,7 +100,7 @@ def test_brokers_that_stay_away_end_the_command_after_the_failures_that_a_run_ma
         asked_again(question, asked.found, asked.edition, asked.tell, Tries(3, QUICK))
     assert caught.value.exit_code is ExitCode.NOT_REACHABLE
     assert caught.value.message == (
-        "the brokers were lost on the way: no broker of here:9092 answers (given up after 4 failures in a row)"
+        "the brokers were lost on the way: no broker of here:9092 answers (given up after 3 restarts in a row)"
     )
     assert [event["again_in_s"] for event in asked.told] == [0.001, 0.002, 0.002]
     assert asked.failure == caught.value.message

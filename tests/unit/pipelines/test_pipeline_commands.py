@@ -19,8 +19,10 @@ from cordwood.client.settings import ClientSettings
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.checkpoint import effects_position, note_begun
+from cordwood.pipelines.editions.control import Command, Serving
 from cordwood.pipelines.editions.editions import PipelineState
 from cordwood.pipelines.editions.project import Project, table_path
+from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.editions.swapping import rollback
 from cordwood.pipelines.execution.topics import existing_topics
 
@@ -169,6 +171,22 @@ def test_swap_and_rollback_lead_readers_to_the_other_edition_and_tell_what_they_
     assert back["topics"] == {"priced": {"before": "priced.v2", "now": "priced"}}
     assert table_path("latest", commands.project.directory).parts[-3] == "v1"
     assert commands.error("rollback", "enrich")[2] == "enrich has no swap to undo"
+
+
+def test_a_swap_of_a_served_pipeline_tells_that_the_serving_process_goes_on(commands: Commands) -> None:
+    commands.with_two_editions()
+    serving = Serving(commands.project.directory)
+    commands.project.files.make_directory(serving.directory)
+    held = RunLock(serving.lock)
+    held.take("all pipelines", 5)
+    serving.report({"enrich": {"stage": "waiting", "restarts": 0, "edition": "v1", "failure": None}})
+    told = commands("swap", "enrich", "--force")
+    assert told.endswith("`cordwood pipeline serve` goes on from where edition v2 stopped.\n")
+    assert [request.command for request in serving.requests()] == [Command.START]
+    assert commands.json("rollback", "enrich")["running"] is True
+    serving.report({"enrich": {"stage": "stopped", "restarts": 0, "edition": "v1", "failure": None}})
+    assert "Nothing runs now: `cordwood pipeline start enrich` goes on" in commands("swap", "enrich", "--force")
+    held.release()
 
 
 def files(directory: Path) -> dict[str, tuple[bytes, int]]:

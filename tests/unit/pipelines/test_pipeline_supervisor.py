@@ -109,7 +109,7 @@ def test_failures_in_a_row_are_given_up_and_a_batch_done_begins_the_count_again(
     made = stage.supervisor("tell(event='batch') if count == 2 else None\nfail(1)", max_restarts=2)
     failure = made.run()
     assert failure is not None
-    assert failure["message"] == "it broke (given up after 3 failures in a row)"
+    assert failure["message"] == "it broke (given up after 2 restarts in a row)"
     assert int(Path("tries").read_text()) == 4
 
 

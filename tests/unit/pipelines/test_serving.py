@@ -98,7 +98,7 @@ def test_a_failed_pipeline_begins_again_after_growing_pauses_and_the_others_run_
         assert again == Begin(stand.serving.pipelines["a"].facts, Kept("v1", "")), "with the definition that ran"
         stand.up("a")
     stand.fail("a")
-    assert stand.said[-1]["message"] == "it broke (given up after 4 failures in a row)"
+    assert stand.said[-1]["message"] == "it broke (given up after 3 restarts in a row)"
     assert (stand.stage("a"), stand.stage("b"), stand.after(HOUR_MS // 60)) == (Stage.FAILED, Stage.RUNNING, [])
     assert (stand.serving.pipelines["a"].restarts, stand.serving.succeeded) == (3, False)
 
@@ -110,6 +110,17 @@ def test_a_finished_batch_begins_the_count_anew() -> None:
         stand.fail("a")
         assert begun(stand.after(1_000)) == ["a"]
         stand.up("a")
+
+
+def test_a_batch_over_its_deadline_is_tried_once_more_and_other_failures_between_do_not_count() -> None:
+    stand = running("a", max_restarts=9)
+    for code in ("BATCH_OVERDUE", "FAILED", "FAILED"):
+        stand.fail("a", code=code)
+        assert begun(stand.after(8_000)) == ["a"]
+        stand.up("a")
+    stand.fail("a", code="BATCH_OVERDUE")
+    assert stand.said[-1]["message"] == "it broke (given up after 3 restarts in a row)"
+    assert stand.stage("a") is Stage.FAILED
 
 
 def test_a_refusal_is_not_tried_again_until_somebody_starts_it() -> None:
@@ -157,7 +168,7 @@ def test_deaths_in_a_row_without_a_batch_of_anybody_end_everything() -> None:
         stand.die()
         stand.after(8_000)
     stand.die()
-    assert stand.said[-1]["message"] == "the worker was ended by signal 9 (given up after 3 times in a row)"
+    assert stand.said[-1]["message"] == "the worker was ended by signal 9 (given up after 2 restarts in a row)"
     stand.after(0)
     assert (stand.serving.has_ended, stand.serving.succeeded) == (True, False)
 

@@ -171,13 +171,13 @@ def asked_again(question: Callable[[], T], found: Found, edition: Edition, tell:
             has_failed = True
             who = {"pipeline": found.pipeline.name, "edition": edition.name, "version": edition.version}
             told = {"event": "failed", "code": failure.code, "message": failure.message, "hint": failure.hint}
-            pause_s = tries.pause_s()
-            if pause_s is None:
+            pause_ms = tries.pause_ms()
+            if pause_ms is None:
                 failure = Failure(failure.code, tries.given_up(failure.message), failure.hint, failure.exit_code)
                 note_failure(found.state, edition.name, {**who, **told, "message": failure.message})
                 raise failure from error
-            tell({**who, **told, "again_in_s": pause_s})
-            time.sleep(pause_s)
+            tell({**who, **told, "again_in_s": pause_ms / 1000})
+            time.sleep(pause_ms / 1000)
         else:
             if has_failed:
                 clear_failure(found.state, edition.name)

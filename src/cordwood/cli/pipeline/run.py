@@ -26,7 +26,7 @@ MaxRestarts = Annotated[
         "--max-restarts",
         metavar="N",
         min=0,
-        help="Failures in a row after which it is given up; a batch done begins anew.",
+        help="How often in a row it is started again after a failure; the next one is final. A batch done begins anew.",
     ),
 ]
 

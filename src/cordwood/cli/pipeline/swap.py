@@ -11,7 +11,7 @@ from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cordwood.pipelines.editions.swapping import Swapped
 
@@ -42,23 +42,25 @@ def swap_pipeline(
 ) -> None:
     """Make the replayed edition the live one, in one step; `cordwood pipeline rollback` undoes it.
 
-    Runs of the two editions are stopped first, and nothing runs afterwards: start the pipeline with
-    `cordwood pipeline run NAME`. Tables' names lead to the new tables from then on. A topic cannot be replaced under
-    its readers: the new edition writes a new topic, which the command names. An edition that `replay --downstream` has
-    built becomes live with all of its set.
+    Runs of the two editions are stopped first. `cordwood pipeline serve` goes on with the new live edition; where no
+    process serves the pipeline, `cordwood pipeline run NAME` does. Tables' names lead to the new tables from then on. A
+    topic cannot be replaced under its readers: the new edition writes a new topic, which the command names. An edition
+    that `replay --downstream` has built becomes live with all of its set.
     """
     with refusals():
+        from cordwood.pipelines.editions.control import Serving
         from cordwood.pipelines.editions.project import Project
         from cordwood.pipelines.editions.set_swapping import swap_together, would_swap_together
 
         project = Project(directory)
         state = project.known(name)
+        served = Serving(project.directory).pipelines()
         if dry_run:
             done = would_swap_together(project, state, edition, force=force, skip_effects=skip_effects)
         else:
             done = swap_together(project, state, edition, force=force, skip_effects=skip_effects, timeout_s=timeout_s)
     which = "which has all of them since the replay's beginning"
-    _show(state.name, done, lambda each: which, dry_run=dry_run, as_json=as_json)
+    _show(state.name, done, lambda each: which, served, dry_run=dry_run, as_json=as_json)
 
 
 def rollback_pipeline(
@@ -74,15 +76,18 @@ def rollback_pipeline(
 ) -> None:
     """Undo the last swap: the former live edition is live again, and goes on from where it stopped.
 
-    Runs of the two editions are stopped first, and nothing runs afterwards: start the pipeline with
-    `cordwood pipeline run NAME`. Editions that became live together are rolled back together.
+    Runs of the two editions are stopped first. `cordwood pipeline serve` goes on with the edition that is live again;
+    where no process serves the pipeline, `cordwood pipeline run NAME` does. Editions that became live together are
+    rolled back together.
     """
     with refusals():
+        from cordwood.pipelines.editions.control import Serving
         from cordwood.pipelines.editions.project import Project
         from cordwood.pipelines.editions.set_swapping import roll_back_together, would_roll_back_together
 
         project = Project(directory)
         state = project.known(name)
+        served = Serving(project.directory).pipelines()
         if dry_run:
             done = would_roll_back_together(project, state, skip_effects=skip_effects)
         else:
@@ -91,18 +96,26 @@ def rollback_pipeline(
         state.name,
         done,
         lambda each: f"from where edition {each.now.name} stopped on",
+        served,
         dry_run=dry_run,
         as_json=as_json,
     )
 
 
 def _show(
-    name: str, done: "Sequence[Swapped]", which_records: "Callable[[Swapped], str]", *, dry_run: bool, as_json: bool
+    name: str,
+    done: "Sequence[Swapped]",
+    which_records: "Callable[[Swapped], str]",
+    served: "Mapping[str, Mapping[str, Any]]",
+    *,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
+    """`served`: the pipelines that a serving process had before."""
     if as_json:
         of_name = next(each for each in done if each.pipeline == name)
-        together = [_as_json(each) for each in done] if len(done) > 1 else None
-        print_json({**_as_json(of_name), "set": together, **as_dry(dry_run)})
+        together = [_as_json(each, served.get(each.pipeline)) for each in done] if len(done) > 1 else None
+        print_json({**_as_json(of_name, served.get(name)), "set": together, **as_dry(dry_run)})
         return
     if len(done) > 1:
         verb = "would become live" if dry_run else "became live"
@@ -112,7 +125,7 @@ def _show(
         if dry_run:
             _show_plan(each.pipeline, each, which_records(each))
         else:
-            _show_done(each.pipeline, each, which_records(each))
+            _show_done(each.pipeline, each, which_records(each), served.get(each.pipeline))
     if dry_run:
         if any(each.stopped for each in done):
             which = "both" if len(done) == 1 else "all"
@@ -120,7 +133,9 @@ def _show(
         remark(DRY_RUN)
 
 
-def _as_json(done: "Swapped") -> dict[str, Any]:
+def _as_json(done: "Swapped", served: "Mapping[str, Any] | None") -> dict[str, Any]:
+    from cordwood.pipelines.editions.control import is_kept_running
+
     return {
         "pipeline": done.pipeline,
         "before": done.before.name,
@@ -131,11 +146,13 @@ def _as_json(done: "Swapped") -> dict[str, Any]:
         "topics": {topic: {"before": before, "now": now} for topic, (before, now) in done.topics.items()},
         "stopped": dict(done.stopped),
         "readers": [reader._asdict() for reader in done.readers],
-        "running": False,
+        "running": is_kept_running(served),
     }
 
 
-def _show_done(name: str, done: "Swapped", which_records: str) -> None:
+def _show_done(name: str, done: "Swapped", which_records: str, served: "Mapping[str, Any] | None") -> None:
+    from cordwood.pipelines.editions.control import is_kept_running
+
     for edition, pid in done.stopped.items():
         say(f"{name}: edition {edition} ran and was stopped" + ("" if pid is None else f" (process {pid})"))
     say(f"{name}: edition {done.now.name} (version {done.now.version}) is live, {done.before.name} was before")
@@ -148,7 +165,11 @@ def _show_done(name: str, done: "Swapped", which_records: str) -> None:
     _show_readers(done)
     if done.behind:
         say(f"It has {count_in_words(done.behind, 'record')} to read that {done.before.name} has read already.")
-    say(f"Nothing runs now: `cordwood pipeline run {name}` goes on from where edition {done.now.name} stopped.")
+    goes_on = f"goes on from where edition {done.now.name} stopped"
+    if is_kept_running(served):
+        say(f"`cordwood pipeline serve` {goes_on}.")
+    else:
+        say(f"Nothing runs now: `cordwood pipeline {'run' if served is None else 'start'} {name}` {goes_on}.")
 
 
 def _show_plan(name: str, planned: "Swapped", which_records: str) -> None:

@@ -99,7 +99,7 @@ class Settings:
     spark: Mapping[str, str] = field(default_factory=dict)
     replication: Replication = UNSAID
     """The copies of topics that the pipeline makes, unless one says for itself."""
-    batch_deadline_ms: int = 1_800_000
+    batch_deadline_ms: int = 600_000
     every_ms: int | None = None
     """The interval at which a process that serves it reads all that there is; None: it reads all the time."""
 
@@ -223,7 +223,7 @@ def pipeline(
     replicas: int | None = None,
     min_insync: int | None = None,
     every: str | None = None,
-    batch_deadline: str = "30m",
+    batch_deadline: str = "10m",
 ) -> Callable[[Function], Pipeline]:
     """Makes a function a pipeline, named after the function unless `name` is given.
 

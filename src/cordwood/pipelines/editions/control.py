@@ -44,6 +44,11 @@ class Request:
     path: Path
 
 
+def is_kept_running(served: Mapping[str, Any] | None) -> bool:
+    """True for the facts of a pipeline that its serving process runs, or will run by itself."""
+    return served is not None and served["stage"] in ("waiting", "starting", "running")
+
+
 class Serving:
     """The serving process of a project's directory, seen from outside."""
 

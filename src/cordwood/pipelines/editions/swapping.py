@@ -28,7 +28,7 @@ from cordwood.pipelines.editions.checkpoint import (
     planned_position,
     unfinished_batch,
 )
-from cordwood.pipelines.editions.control import Command, Serving
+from cordwood.pipelines.editions.control import Command, Serving, is_kept_running
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.following import Reader, readers_of, stranded, with_left
 from cordwood.pipelines.editions.live import Live
@@ -154,7 +154,7 @@ def standing_still(state: PipelineState, editions: list[str], timeout_s: float) 
     stopped: dict[str, int | None] = {}
     serving = Serving(state.directory.parent, state.files)
     with ExitStack() as locks:
-        if serving.pipelines().get(state.name, {}).get("stage") in ("waiting", "starting", "running"):
+        if is_kept_running(serving.pipelines().get(state.name)):
             locks.callback(serving.ask, Command.START, state.name)
         for edition in editions:
             by = stop(state, edition, timeout_s)

@@ -40,6 +40,7 @@ from cordwood.pipelines.execution.pacing import Pace
 from cordwood.pipelines.execution.progress import note_progress
 from cordwood.pipelines.execution.python_memory import KilledPython
 from cordwood.pipelines.execution.sources import reads_whole_partitions, source_stream
+from cordwood.pipelines.execution.spark_jobs import waits_for_cores
 from cordwood.pipelines.execution.spark_progress import offsets_between, rows_too_late, sparks_own_ms
 from cordwood.pipelines.execution.stateful import StatefulBatches, one_stream
 from cordwood.pipelines.formats.places import noted_as
@@ -321,8 +322,8 @@ class Running:
     # In the waiting thread
 
     def _check_deadline(self) -> None:
-        # Spark names the group of a query's jobs after the run.
-        self._limits.check_deadline(lambda: self._spark.sparkContext.cancelJobGroup(str(self.query.runId)))
+        context, group = self._spark.sparkContext, str(self.query.runId)
+        self._limits.check_deadline(lambda: context.cancelJobGroup(group), lambda: waits_for_cores(context, group))
 
     def _end(self, ending: Ending) -> None:
         while not self._in_batch.acquire(timeout=_LOOK_S):

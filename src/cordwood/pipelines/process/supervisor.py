@@ -60,11 +60,11 @@ class Supervisor:
             failure = self._last_failure or self._silent_death()
             if code == EXIT_REFUSED:
                 return failure
-            delay_s = self._tries.pause_s()
-            if delay_s is None:
+            pause_ms = self._tries.pause_ms(failure["code"])
+            if pause_ms is None:
                 return {**failure, "message": self._tries.given_up(failure["message"])}
-            self._tell({**failure, "again_in_s": delay_s})
-            if self._stopping.wait(delay_s):
+            self._tell({**failure, "again_in_s": pause_ms / 1000})
+            if self._stopping.wait(pause_ms / 1000):
                 return None
 
     def stop(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from cordwood.model.back_off import BackOff
 from cordwood.model.state_tables import Moves, State
 from cordwood.pipelines.editions.events import Event
+from cordwood.pipelines.process.tries import Tries
 
 _LOCKED_ELSEWHERE_MS: Final = 5_000
 """The pause before the next try where another process runs the edition. Such a try is no failure."""
@@ -78,8 +79,6 @@ class Served:
         self.facts = facts
         self.stage = Stage.WAITING
         self.due_ms = 0
-        self.failures = 0
-        """Failures since the last finished batch."""
         self.restarts = 0
         """How often it was started again after a failure, since the serving process began."""
         self.kept: Kept | None = None
@@ -88,8 +87,7 @@ class Served:
         self.has_started = False
         self.in_batch: int | None = None
         self._once = once
-        self._max_restarts = max_restarts
-        self._back_off = back_off
+        self._tries = Tries(max_restarts, back_off)
         self._is_suspect = False
         """A batch or the start was under way when the worker died, and none has been finished since."""
         self._began_ms = 0
@@ -99,6 +97,11 @@ class Served:
     @property
     def name(self) -> str:
         return self.facts.name
+
+    @property
+    def failures(self) -> int:
+        """Failures since the last finished batch."""
+        return self._tries.failures
 
     # What the serving process does
 
@@ -138,7 +141,7 @@ class Served:
 
     def batch_done(self) -> None:
         self.in_batch = None
-        self.failures = 0
+        self._tries.succeeded()
         self.failure = None
         self._is_suspect = False
 
@@ -147,7 +150,7 @@ class Served:
         self.in_batch = None
         self.has_started = True
         if has_read_all:
-            self.failures = 0
+            self._tries.succeeded()
             self.failure = None
             self._is_suspect = False
         if self.stage is Stage.ENDING:
@@ -172,14 +175,13 @@ class Served:
             self._wait_until(now_ms + _LOCKED_ELSEWHERE_MS)
             self.kept = None
             return {**failure, "again_in_s": _LOCKED_ELSEWHERE_MS / 1000}
-        self.failures += 1
-        if is_final or self.failures > self._max_restarts:
-            given_up = f" (given up after {self.failures} failures in a row)" if not is_final else ""
-            self.failure = {**failure, "message": f"{failure['message']}{given_up}"}
+        pause_ms = self._tries.pause_ms(failure.get("code", ""))
+        if is_final or pause_ms is None:
+            message = failure["message"] if is_final else self._tries.given_up(failure["message"])
+            self.failure = {**failure, "message": message}
             self._move(Stage.FAILED)
             return self.failure
         self.restarts += 1
-        pause_ms = self._back_off.pause_ms(self.failures)
         self._wait_until(now_ms + pause_ms)
         self.failure = failure
         return {**failure, "again_in_s": pause_ms / 1000}
@@ -212,7 +214,7 @@ class Served:
         return has_to_end
 
     def _afresh(self, now_ms: int) -> None:
-        self.failures = 0
+        self._tries.succeeded()
         self.failure = None
         self.kept = None
         self._is_suspect = False

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from cordwood.model.back_off import BackOff
 from cordwood.model.state_tables import Moves, State
 from cordwood.pipelines.editions.events import Event
+from cordwood.pipelines.process.tries import given_up
 from cordwood.pipelines.serving.served import AT_REST, IN_WORKER, Facts, Kept, Served, Stage
 
 _LOADING_MS: Final = 120_000
@@ -266,7 +267,7 @@ class Serving:
         if blamed is None:
             self._deaths += 1
             if self._deaths > self._max_restarts:
-                self.failure = _worker_failure(f"{how} (given up after {self._deaths} times in a row)")
+                self.failure = _worker_failure(given_up(how, self._max_restarts))
                 self._is_closing = True
                 return [Say(self.failure)]
             pause_ms = self._back_off.pause_ms(self._deaths)
