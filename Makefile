@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make demo`, `make test`, `make bench`. After changing settings, commands or APIs: `make docs`.
 # The documentation as a site with search: `make site`.
-# The longer suites: `make test-spark`, `make test-spark-versions`, `make test-interop`, `make test-crash`, `make soak`. CONTRIBUTING.md says which when.
+# The longer suites: `make test-stories`, `make test-spark`, `make test-spark-versions`, `make test-interop`, `make test-crash`, `make soak`. CONTRIBUTING.md says which when.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -13,7 +13,7 @@ SUITE := $(BIN)/python -m tests.suites
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 WORKERS := 3
 
-.PHONY: demo test lint pytest test-spark test-spark-versions test-interop test-crash interop soak bench bench-cluster bench-spark docs site types env clean
+.PHONY: demo test lint pytest test-stories test-spark test-spark-versions test-interop test-crash interop soak bench bench-cluster bench-spark docs site types env clean
 
 env: $(VENV)/.installed
 
@@ -42,6 +42,9 @@ pytest: env $(VENV)/.compiled
 # In a fresh clone each worker would compile all packages, sources and tests for itself, 17 s of CPU.
 $(VENV)/.compiled: $(VENV)/.installed
 	@$(BIN)/pytest --collect-only -qq > $@ || true
+
+test-stories: env
+	@$(SUITE) stories -- $(PYTEST) -m stories
 
 test-spark: env
 	@$(SUITE) spark -- $(PYTEST) -m spark

@@ -28,6 +28,7 @@ class Suite(NamedTuple):
 
 SUITES = {
     LANDING: Suite("test", "lint, unit, property, fixed seeds, a small set of each kind of story", 8),
+    "stories": Suite("test-stories", "long stories of commands, docs and brokers in processes of their own", 10),
     "spark": Suite("test-spark", "Spark's source and sink, pipelines, and the docs about them, on real Spark", 30),
     "versions": Suite("test-spark-versions", "Spark's source and sink on older versions of Spark", 20),
     "interop": Suite("test-interop", "other people's clients and tools against a real broker", 15),

@@ -143,6 +143,7 @@ def test_followers_log_in_again_and_again_and_a_killed_leader_is_replaced(broker
         eventually(replaced, what="another leader")
 
 
+@pytest.mark.stories
 def test_a_broker_with_a_wrong_password_is_named_and_not_taken_for_dead(brokers: Brokers) -> None:
     with brokers.broker(1) as first, brokers.broker(2, "a guess") as second:
         eventually(lambda: all_take_part(first, second), what="the end of the fences")
@@ -159,6 +160,7 @@ def test_a_broker_with_a_wrong_password_is_named_and_not_taken_for_dead(brokers:
         assert "a guess" not in second.output()
 
 
+@pytest.mark.stories
 def test_a_stranger_is_no_broker_at_the_listener_of_brokers(brokers: Brokers) -> None:
     brokers.add_user("alice", "of alice")
     with (

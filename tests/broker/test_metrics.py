@@ -448,6 +448,7 @@ async def test_hot_keys_that_look_alike_are_told_apart() -> None:
         assert shares == {r"\xff": pytest.approx(1 / 3), r"\\xff": pytest.approx(2 / 3)}
 
 
+@pytest.mark.stories
 async def test_retention_takes_what_was_foreseen_and_not_before() -> None:
     async with broker(
         log_retention_ms="8000",

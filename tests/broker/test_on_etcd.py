@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from tests import pausing
@@ -25,6 +26,7 @@ def settings_of(etcd: EtcdCluster, node_id: int = 1) -> dict[str, str]:
     }
 
 
+@pytest.mark.stories
 def test_a_broker_goes_on_when_the_leader_of_etcd_dies(start_etcd: StartEtcd, tmp_path: Path) -> None:
     with start_etcd(3) as etcd, BrokerProcess(tmp_path / "data", settings=settings_of(etcd)) as broker:
         eventually(lambda: "takes part in epoch" in broker.output(), what="the end of the fence")
@@ -42,6 +44,7 @@ def test_a_broker_goes_on_when_the_leader_of_etcd_dies(start_etcd: StartEtcd, tm
         assert broker.stop() == 0, broker.output()
 
 
+@pytest.mark.stories
 def test_a_broker_logs_in_over_tls_as_a_user_of_its_own_keys_and_tells_nobody_the_password(
     start_etcd: StartEtcd, tmp_path: Path, certificate: Certificate
 ) -> None:

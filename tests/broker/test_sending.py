@@ -111,6 +111,7 @@ async def test_a_slow_reader_gets_everything(serving: Any, request_frame: Any, f
         assert broker.sending.buffers.lent == 0
 
 
+@pytest.mark.stories
 async def test_peers_that_do_not_read_cannot_keep_the_buffers_from_others(
     serving: Any, request_frame: Any, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from cordwood.cli.app import app
 from cordwood.embedded import Broker, Cluster
 
 
+@pytest.mark.stories
 def test_a_log_that_a_node_set_aside_is_read_by_a_broker_without_a_cluster(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

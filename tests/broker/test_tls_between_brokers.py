@@ -88,6 +88,7 @@ def test_followers_fetch_over_tls_and_a_killed_leader_is_replaced(brokers: Broke
         eventually(replaced, what="another leader")
 
 
+@pytest.mark.stories
 def test_a_broker_whose_certificate_nobody_vouches_for_is_named_and_not_taken_for_dead(brokers: Brokers) -> None:
     stranger = Authority("another authority")
     with brokers.broker(1) as first, brokers.broker(2, stranger) as second:
@@ -98,6 +99,7 @@ def test_a_broker_whose_certificate_nobody_vouches_for_is_named_and_not_taken_fo
         assert set(admin.list_topics(timeout=10).brokers) == {1, 2}
 
 
+@pytest.mark.stories
 def test_a_running_cluster_goes_over_to_tls_one_broker_after_the_other(brokers: Brokers) -> None:
     with ExitStack() as stack:
         running = {node_id: brokers.broker(node_id) for node_id in (1, 2, 3)}

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from tests.broker.conftest import Client, request
 from tests.deadline import eventually_here
 
@@ -75,6 +76,7 @@ async def until_it_waits(server: Server, connection: Connection) -> None:
     await eventually_here(lambda: connection._sender.blocked and not server.node.turns, what="a blocked connection")
 
 
+@pytest.mark.stories
 async def test_a_client_that_does_not_read_wide_answers_holds_little_memory_and_nobody_else() -> None:
     async with serving() as (server, connections):
         slow, connection = await connect(server, connections, receive_buffer=4096)
@@ -102,6 +104,7 @@ async def test_a_client_that_does_not_read_wide_answers_holds_little_memory_and_
         other.close()
 
 
+@pytest.mark.stories
 async def test_a_client_that_leaves_without_reading_leaves_nothing_behind() -> None:
     async with serving() as (server, connections):
         slow, connection = await connect(server, connections, receive_buffer=4096)

@@ -75,6 +75,7 @@ def test_positions_of_a_group_at_work_cannot_be_moved_nor_can_it_be_deleted(
     assert (code, error["code"]) == (ExitCode.FAILED, "NON_EMPTY_GROUP")
 
 
+@pytest.mark.stories
 @pytest.mark.parametrize(
     ("where", "expected"),
     [

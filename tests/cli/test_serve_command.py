@@ -156,6 +156,7 @@ def test_a_log_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: P
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.stories
 def test_all_workers_write_their_lines_to_the_file_and_in_the_format_of_the_flags(tmp_path: Path) -> None:
     flags = ("--log-file", "broker.log", "--log-format", "json")
     with _running("serve", "--workers", "2", "--listen", "127.0.0.1:0", *flags, where=tmp_path) as (process, _):
@@ -165,6 +166,7 @@ def test_all_workers_write_their_lines_to_the_file_and_in_the_format_of_the_flag
     assert {1, 2} <= {line.get("broker") for line in lines}
 
 
+@pytest.mark.stories
 def test_a_directory_belongs_to_one_broker_and_is_not_inspected_meanwhile(tmp_path: Path) -> None:
     with _running("serve", "--listen", "127.0.0.1:0", where=tmp_path) as (process, ready):
         cordwood = Cordwood(ready[1])
@@ -188,6 +190,7 @@ def test_a_directory_belongs_to_one_broker_and_is_not_inspected_meanwhile(tmp_pa
     assert [row["last_sequence"] for row in producers if row["partition"].startswith("orders-")] == [2]
 
 
+@pytest.mark.stories
 def test_a_reader_does_not_wait_for_ever_for_a_broker_that_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +218,7 @@ def test_a_broken_setting_never_starts_a_broker(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.stories
 @pytest.mark.timeout(1000)
 def test_the_demo_holds_what_it_claims(tmp_path: Path) -> None:
     ended = subprocess.run(

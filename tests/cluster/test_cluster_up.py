@@ -40,7 +40,6 @@ def test_all_brokers_serve_and_know_each_other_when_the_line_is_printed(cluster:
         assert sum(node["controller"] for node in nodes) == 1
 
 
-@pytest.mark.landing
 def test_a_second_supervisor_of_the_directory_is_refused(cluster: LocalCluster) -> None:
     ended = subprocess.run(
         cluster.command, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False

@@ -44,7 +44,6 @@ def what_is_missing(*options: str, within_s: float, module: str = "tests.cluster
     return None
 
 
-@pytest.mark.landing
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_when_a_process_dies_or_hangs_or_is_cut_off(etcd: Etcd) -> None:
     faults = "kill-9,paused"

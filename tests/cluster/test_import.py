@@ -59,7 +59,6 @@ def node(tmp_path: Path) -> Iterator[SingleNode]:
         yield made
 
 
-@pytest.mark.landing
 def test_a_single_broker_goes_on_as_the_first_of_a_cluster(
     node: SingleNode, tmp_path: Path, shared_etcd: EtcdCluster
 ) -> None:

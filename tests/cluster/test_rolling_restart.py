@@ -65,7 +65,6 @@ def read_by(group: list[Reader]) -> list[str]:
     return [value for reader in group for value in list(reader.values)]
 
 
-@pytest.mark.landing
 def test_no_error_reaches_an_application_while_every_broker_is_restarted(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
         shop = Shop(cluster.bootstrap, [create(cluster, 3, 3) for _ in range(3)])

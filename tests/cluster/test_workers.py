@@ -130,7 +130,6 @@ def leaders(bootstrap: str, topic: str) -> Counter[int]:
     return Counter() if found is None else Counter(each.leader for each in found.partitions.values())
 
 
-@pytest.mark.landing
 def test_the_number_of_workers_changes_and_nothing_is_lost(tmp_path: Path) -> None:
     """One broker alone, then three workers, then two, then alone again: records, positions, transactions, ids."""
     data = tmp_path / "data"
@@ -176,7 +175,6 @@ def test_the_number_of_workers_changes_and_nothing_is_lost(tmp_path: Path) -> No
         assert not (data / "workers").exists()
 
 
-@pytest.mark.landing
 def test_a_directory_in_use_is_refused_and_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with LocalWorkers(data, 2) as workers:

@@ -155,7 +155,6 @@ def test_a_full_disk_is_named_wherever_an_operator_looks(full: FullDisk) -> None
     assert_all_is_well_again(full)
 
 
-@pytest.mark.landing
 @pytest.mark.timeout(400)
 def test_a_broker_killed_on_a_full_disk_loses_nothing(full: FullDisk) -> None:
     """It serves again, or says that it needs space; with space it has all that was acknowledged."""
@@ -173,7 +172,6 @@ def test_a_broker_killed_on_a_full_disk_loses_nothing(full: FullDisk) -> None:
     assert_all_is_well_again(full)
 
 
-@pytest.mark.landing
 def test_a_broker_that_was_stopped_starts_on_a_disk_that_somebody_else_has_filled(
     disk: Disk, start_broker: StartBroker
 ) -> None:

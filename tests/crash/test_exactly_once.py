@@ -20,7 +20,6 @@ RECORDS = 3000
 KILLS = 6
 
 
-@pytest.mark.landing
 @pytest.mark.timeout(400)
 def test_every_record_is_transformed_once_whoever_is_killed(
     start_broker: StartBroker, chance: random.Random, tmp_path: Path

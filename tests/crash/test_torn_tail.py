@@ -153,7 +153,6 @@ def test_a_torn_tail_is_cut_and_said(start_broker: StartBroker) -> None:
     assert values(broker) == expected(count)
 
 
-@pytest.mark.landing
 def test_damage_below_the_recovery_point_is_kept_and_said(start_broker: StartBroker) -> None:
     broker = start_broker()
     create(broker, partitions=2, config={"index.interval.bytes": "1000000"})

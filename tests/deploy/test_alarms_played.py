@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from tests.deploy.prometheus import promtool
 from tests.deploy.test_alarms import RULES, alarms
 
@@ -130,6 +131,7 @@ def test_every_alarm_is_played() -> None:
     assert TROUBLE.keys() == alarms().keys()
 
 
+@pytest.mark.stories
 def test_each_alarm_fires_in_its_trouble_and_none_at_a_sound_broker(tmp_path: Path) -> None:
     # All troubles at once, each at a broker of its own: promtool takes seconds for each play.
     together = {at_broker(name, alarm): values for alarm, series in TROUBLE.items() for name, values in series.items()}

@@ -49,6 +49,7 @@ _LONG_STORIES = {
     "upgrade.md",
     "workers.md",
 }
+_FIRST_PAGES = {ROOT / "README.md", *(ROOT / "docs" / "start").glob("*.md")}
 _TIMEOUT_S = 600
 """Some start Spark, which takes a minute on a machine with other things to do; one runs twenty queries on it."""
 
@@ -87,14 +88,16 @@ def _blocks(page: str) -> Iterator[tuple[str, str]]:
 
 
 def _programs_by_suite() -> list[Any]:
-    """Programs that start Spark are left to `make test-spark`, long stories of clusters to `make test-crash`."""
+    """`make test` runs the first pages alone: what starts Spark, and clusters, have suites of their own."""
     return [pytest.param(program, id=str(program), marks=_marks(program)) for program in _programs()]
 
 
 def _marks(program: Program) -> list[Any]:
     if _STARTS_SPARK.search(program.text):
         return [pytest.mark.spark]
-    return [pytest.mark.crash] if program.page.name in _LONG_STORIES else []
+    if program.page.name in _LONG_STORIES:
+        return [pytest.mark.crash]
+    return [] if program.page in _FIRST_PAGES else [pytest.mark.stories]
 
 
 @pytest.mark.timeout(_TIMEOUT_S + 60)

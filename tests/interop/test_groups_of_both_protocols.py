@@ -140,7 +140,6 @@ def group(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BusyGroup]
         group.end()
 
 
-@pytest.mark.landing
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_group_moves_member_by_member_and_back(group: BusyGroup, strategy: str) -> None:
     classic = {**CLASSIC, "partition.assignment.strategy": strategy}

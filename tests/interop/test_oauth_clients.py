@@ -37,8 +37,6 @@ TIMEOUT_S = 60
 JAVA_OAUTH = "org.apache.kafka.common.security.oauthbearer"
 MakeToken = Callable[[], str]
 
-pytestmark = pytest.mark.landing
-
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:

@@ -57,7 +57,6 @@ def refusal(producer: Producer, position: TopicPartition, author: object) -> int
     return int(error.code())
 
 
-@pytest.mark.landing
 @protocols
 def test_a_member_moves_positions_and_its_former_self_cannot(
     broker: RunningBroker, make_topic: MakeTopic, group: str, workers: list[Worker], protocol: dict[str, str]

@@ -80,6 +80,7 @@ def log_bytes(broker: BrokerProcess, topic: str) -> int:
     return size
 
 
+@pytest.mark.stories
 def test_compaction_keeps_the_latest_of_each_key_at_its_offset_also_over_a_kill(busy_broker: BrokerProcess) -> None:
     topic = "compacted"
     create(busy_broker, topic, cleanup_policy="compact", segment_bytes="2000", min_cleanable_dirty_ratio="0.01")

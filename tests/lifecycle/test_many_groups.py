@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.raw_client import RawClient
@@ -71,6 +72,7 @@ def check(broker: BrokerProcess) -> None:
         assert found == list(range(0, GROUPS, 97))
 
 
+@pytest.mark.stories
 def test_ten_thousand_groups_work_on_one_node_and_the_next_is_refused(tmp_path: Path) -> None:
     settings = {"groups.max": str(GROUPS), "group.consumer.session.timeout.ms": "600000"}
     with BrokerProcess(tmp_path / "data", settings=settings, keep_port=True) as broker:

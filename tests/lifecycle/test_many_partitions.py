@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from tests.broker_process import BrokerProcess
@@ -18,6 +19,7 @@ def ends(broker: BrokerProcess) -> dict[int, int]:
     return {asked.partition: answer.result(60).offset for asked, answer in admin.list_offsets(asked).items()}
 
 
+@pytest.mark.stories
 def test_ten_thousand_partitions_work_on_one_node(tmp_path: Path) -> None:
     expected = {index: int(index in WRITTEN) for index in range(PARTITIONS)}
     with BrokerProcess(tmp_path / "data", keep_port=True) as broker:

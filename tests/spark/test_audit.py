@@ -47,7 +47,6 @@ def test_a_topic_in_order_is_clean(audit: Any, put: Produce, make_topic: MakeTop
     assert {each["records"] for each in report.hot_keys} == {50}
 
 
-@pytest.mark.landing
 def test_what_is_out_of_order_is_found(audit: Any, put: Produce, make_topic: MakeTopic) -> None:
     topic = make_topic(4)
     put(topic, [event("hot", number, 0, NOW_MS + number) for number in range(100)])

@@ -45,7 +45,6 @@ def jobs_of(workshop: Workshop) -> tuple[Events, list[int]]:
     return told, list(range(first, scheduler.numTotalJobs()))
 
 
-@pytest.mark.landing
 def test_a_batch_with_no_poison_is_one_job(workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load) -> None:
     topic = make_topic(partitions=2)
     name = declared(workshop, topic)

@@ -55,7 +55,6 @@ def headers_of(row: object) -> dict[str, str]:
     return {header["key"]: bytes(header["value"]).decode() for header in row["headers"]}  # type: ignore[index]
 
 
-@pytest.mark.landing
 def test_poison_records_are_set_aside_whole_and_everything_else_goes_on(
     workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load
 ) -> None:

@@ -159,6 +159,7 @@ async def test_a_paused_member_is_left(start_etcd: StartEtcd) -> None:
             member.resume()
 
 
+@pytest.mark.stories
 async def test_without_a_majority_calls_and_watches_end_and_later_go_on(start_etcd: StartEtcd) -> None:
     with start_etcd(3) as cluster:
         async with opened(cluster, attempt_ms=300) as store:

@@ -197,6 +197,7 @@ async def test_a_user_is_authenticated_again_when_the_token_expired(start_etcd: 
                 assert (await store.txn((), [Put("a", b"%d" % number, lease)])).succeeded
 
 
+@pytest.mark.stories
 async def test_a_watch_begins_after_the_token_expired_and_a_changed_password_is_read_again(
     start_etcd: StartEtcd, tmp_path: Path
 ) -> None:

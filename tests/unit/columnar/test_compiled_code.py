@@ -87,6 +87,7 @@ def test_compiled_code_is_kept_beside_the_sources_and_not_used_for_others(instal
     assert (second != first, hits) == (True, 0)
 
 
+@pytest.mark.stories
 def test_files_that_are_damaged_are_made_again(installed: Installation) -> None:
     directory, _ = installed.run()
     assert directory is not None
@@ -98,6 +99,7 @@ def test_files_that_are_damaged_are_made_again(installed: Installation) -> None:
     assert installed.run() == (directory, 1)
 
 
+@pytest.mark.stories
 def test_an_installation_that_cannot_be_written_to_uses_the_users_cache_even_all_at_once(
     installed: Installation,
 ) -> None:
@@ -109,6 +111,7 @@ def test_an_installation_that_cannot_be_written_to_uses_the_users_cache_even_all
     assert {place for place, _ in everyone} == {directory}
 
 
+@pytest.mark.stories
 def test_without_a_home_there_is_a_temporary_place_unless_it_belongs_to_others(installed: Installation) -> None:
     close(installed.package / "__pycache__")
     close(installed.home / ".cache")

@@ -115,6 +115,7 @@ def test_very_many_transactional_ids_expire_in_turns(world: World, topic_id: Top
     assert asked.transaction_states == []
 
 
+@pytest.mark.stories
 def test_very_many_transactions_time_out_in_turns(world: World, topic_id: TopicId) -> None:
     many_transactions(world, State.ONGOING)
     world.clock.advance(3_600_000)

@@ -415,6 +415,7 @@ ACTIONS = st.one_of(
 )
 
 
+@pytest.mark.stories
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ACTIONS, max_size=25))
 @example([("replay", 4), ("swap", 0), ("produce", 3), ("write", 4), ("rollback", 0), ("produce", 2), ("write", 1)])

@@ -250,6 +250,7 @@ MOVES = st.tuples(
 )
 
 
+@pytest.mark.stories
 @settings(max_examples=examples(90), deadline=None)
 @given(st.lists(MOVES, max_size=25), st.sampled_from(sorted(SHAPES)))
 def test_whatever_is_killed_and_swapped_with_sets_in_between_the_end_has_each_record_once(
