@@ -4,15 +4,21 @@ from typing import Any
 
 import pytest
 from simulation.world.world import World
+from tests.unit.node.requests_of_every_api import Names, requests_of
 from tests.unit.node.speaking import batch_of, create_topic, error, fetch_values
 from tests.unit.node.test_listeners import BROKERS, CLIENTS, ask, ask_as
+from tests.unit.node.test_rights_of_every_api import errors_in, state_of
 from tests.unit.node.two_brokers import ME, OTHER, elect, register, write
 
 from cordwood.cluster.metadata.rows import broker_key
 from cordwood.cluster.stores.interface import Delete
+from cordwood.model.errors import ErrorCode
+from cordwood.model.operations import Operation, ResourceKind
 from cordwood.model.settings.listeners import Callers, Entrance
+from cordwood.node.apis import SERVED
+from cordwood.node.requests.rights import rights_for
 from cordwood.security.sessions import Session
-from cordwood.wire.apis import ApiKey
+from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.requests import Sender
 
 KEY = 2**62 + 17
@@ -20,6 +26,22 @@ SHARED = Entrance("PLAINTEXT", Callers.BOTH)
 EVERYWHERE = (CLIENTS, SHARED, BROKERS)
 REFUSED = "CLUSTER_AUTHORIZATION_FAILED"
 FORGED = (None, Sender(OTHER, 0), Sender(OTHER, KEY ^ 1), Sender(ME, KEY), Sender(9, KEY))
+WITH_AN_ERROR, WITH_EPOCHS = 7, 15
+"""The versions of Fetch from which on its answer has an error of its own, and followers say in which epoch they are
+registered: without it they are nobody's followers."""
+OF_ANYBODY = {(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2)}
+"""The request does not say whether a follower asks."""
+OF_BROKERS = [
+    pytest.param(ApiKey(key), version, id=f"{APIS[key].name}-{version}")
+    for key, api in sorted(SERVED.items())
+    for version in range(api.min_version, api.max_version + 1)
+    if any(
+        (Operation.CLUSTER_ACTION, ResourceKind.CLUSTER) in ((right.operation, right.kind), *right.instead)
+        for right in rights_for(key, version)
+    )
+    and (key, version) not in OF_ANYBODY
+]
+"""Each API and version that has a form of brokers, by the table of rights."""
 
 
 @pytest.fixture
@@ -62,6 +84,46 @@ def mark(world: World, entrance: Entrance, sender: Sender | None) -> str:
 
 def high_watermark(world: World) -> int:
     return world.node.hosted.leader("orders", 0).high_watermark
+
+
+def in_epoch(values: Any, broker_epoch: int) -> Any:
+    """The request of a broker that is registered in this epoch."""
+    if isinstance(values, dict):
+        ours = dict.fromkeys(values.keys() & {"broker_epoch", "replica_epoch"}, broker_epoch)
+        return {name: in_epoch(value, broker_epoch) for name, value in values.items()} | ours
+    return [in_epoch(each, broker_epoch) for each in values] if isinstance(values, list) else values
+
+
+@pytest.mark.parametrize("key_of_the_other", [KEY, 0], ids=["with a key", "of a release without keys"])
+@pytest.mark.parametrize(("key", "version"), OF_BROKERS)
+def test_without_an_authorizer_no_request_of_brokers_is_taken_from_a_client(
+    led: World, key: ApiKey, version: int, key_of_the_other: int
+) -> None:
+    register(led, OTHER, key=key_of_the_other)
+    elect(led, "orders", ME)
+    image = led.node.image
+    there = Names("orders", image.topics["orders"].topic_id, "new", "g", "w", "t", "f", batch_of(led, b"two"))
+    values = in_epoch(requests_of(key, version, there)[-1], image.broker_epochs[OTHER])
+    before = state_of(led), high_watermark(led)
+    refusals = {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    if key == ApiKey.OFFSET_FOR_LEADER_EPOCH:
+        refusals = {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    elif key == ApiKey.FETCH and version < WITH_EPOCHS:
+        refusals |= {ErrorCode.STALE_BROKER_EPOCH}
+    for sender in FORGED:
+        answer = ask_as(led, sender, CLIENTS, key, version, **values)
+        assert errors_in(answer) <= refusals
+        if key == ApiKey.FETCH and version < WITH_AN_ERROR:
+            assert not answer.responses
+        else:
+            assert errors_in(answer)
+    assert (state_of(led), high_watermark(led)) == before
+    if key_of_the_other and refusals == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}:
+        connection = led.connect()
+        connection.session = Session(CLIENTS, "simulated")
+        exchange = connection.request(key, version, values, sender=Sender(OTHER, KEY))
+        led.settle()
+        assert not exchange.answered or not errors_in(exchange.answer) & refusals, "a broker is known everywhere"
 
 
 @pytest.mark.parametrize("entrance", EVERYWHERE, ids=lambda entrance: entrance.callers.name)
