@@ -6,9 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.main import get_command
 
+from cordwood.broker.secure.preparing import prepare
 from cordwood.cli.app import app
+from cordwood.cli.serving.start import plain_serve_flags, settings_from
 from cordwood.model.settings.configuration import load_settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -28,6 +31,24 @@ def test_the_secure_settings_ask_everybody() -> None:
     assert settings.authorizer_class_name
     assert settings.keeps_security_trail
     assert settings.data_directories == ("/var/lib/cordwood",)
+
+
+def test_the_secure_container_asks_everybody(tmp_path: Path) -> None:
+    found = yaml.safe_load((DEPLOY / "compose" / "secure.yml").read_text())["services"]["broker"]
+    image = dict(re.findall(r"(CORDWOOD_\w+)=(\S+)", (DEPLOY / "Dockerfile").read_text()))
+    assert found["volumes"] == [f"cordwood:{image['CORDWOOD_LOG_DIRS']}"], "a read-only container writes nowhere else"
+    assert found["ports"] == ["127.0.0.1:9092:9092"], "not the port of the metrics, which asks nobody"
+    flags = plain_serve_flags(found["command"])
+    assert flags is not None
+    assert flags.secure
+    environment = {**image, **found["environment"], "CORDWOOD_LOG_DIRS": str(tmp_path)}
+    settings, directory, _ = prepare(settings_from(flags, environment))
+    (listener,) = settings.listener_list
+    assert listener.protocol == "SASL_SSL"
+    assert str(listener.advertised) == "SASL_SSL://localhost:9092"
+    assert settings.authorizer_class_name
+    assert settings.keeps_security_trail
+    assert directory.servers() == "localhost:9092"
 
 
 def test_the_unit_and_the_chart_start_brokers_with_flags_that_exist() -> None:
