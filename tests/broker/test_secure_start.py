@@ -15,6 +15,9 @@ from tests.certificates import tls_files
 from tests.cli.conftest import Cordwood
 from tests.deadline import eventually
 
+from cordwood.embedded import Broker
+from cordwood.model.settings.setting import InvalidSetting
+
 TIMEOUT_S = 60
 REFUSED_WITHIN_S = 3
 """A client that is refused tries again until its timeout."""
@@ -134,6 +137,24 @@ def test_a_start_with_another_advertised_host_signs_another_certificate(tmp_path
     assert b"broker.example" in load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERT") :]).tbs_certificate_bytes
     assert (secure / "ca.pem").read_bytes() == authority
     assert client(secure / "java.properties")["bootstrap.servers"].startswith("broker.example:")
+
+
+def test_a_start_in_plain_text_is_refused_unless_the_settings_mean_it(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with secure_broker(data):
+        pass
+    before = {file: file.stat().st_mtime_ns for file in data.rglob("*")}
+    for options in ((), ("--workers", "2"), ("--set", "num.partitions=2")):
+        broker = BrokerProcess(data, options=options)
+        with pytest.raises(AssertionError, match="did not get ready"):
+            broker.start()
+        assert f"{data} was made with --secure" in broker.output()
+        assert "--set authorizer.class.name=" in broker.output()
+    with pytest.raises(InvalidSetting, match="was made with --secure"):
+        Broker(data_dir=data)
+    assert before == {file: file.stat().st_mtime_ns for file in data.rglob("*")}
+    with BrokerProcess(data, settings={"authorizer.class.name": ""}) as broker:
+        assert AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=TIMEOUT_S)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,14 @@ def test_a_secure_cluster_serves_its_users_alone_and_later_starts_take_what_is_t
         (inner,) = re.findall(r"BROKERS://127\.0\.0\.1:(\d+)", cluster.log_of(1))
         assert not takes_a_stranger(int(inner), data / "secure/ca.pem")
         assert "password" not in " ".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in cluster.pids.values())
+    in_plain_text = subprocess.run(
+        [*CORDWOOD, "cluster", "up", "--data-dir", str(data), "--metadata", "supervisor"],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert f"{data} was made with --secure" in in_plain_text.stderr
     before = (data / "secure/broker.pem").read_bytes()
     with LocalCluster(data, "--secure", "--metadata", "supervisor"):
         assert produced(admins_file(data), "orders") is None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import uvloop
 
+from cordwood.broker.secure.plain_text import plain_text_problem, ways_out
 from cordwood.broker.server import Server
 from cordwood.broker.storage.memory import Memory
 from cordwood.cluster.metadata_writer import MetadataWriter
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from cordwood.embedded.secure import SecureSide
 
 _STOP_TIMEOUT_S: Final = 30.0
+_ASK_NOBODY: Final = 'settings={"authorizer.class.name": ""}'
 _DIRECTORY_NAMES: Final = ("log.dirs", "log.dir")
 _DELETE_DELAY_IN_MEMORY_MS: Final = 1_000
 """How long a broker in memory keeps deleted topics, for answers under way. A minute, as on disk, would cost gigabytes
@@ -68,6 +70,8 @@ class Broker:
         texts |= given
         if self._secure is not None:
             texts |= self._secure.settings(host, port, given, data_dir)
+        elif data_dir is not None and (problem := plain_text_problem(os.fspath(data_dir), given)):
+            raise InvalidSetting(f"{problem}: {ways_out(_ASK_NOBODY)}")
         self._settings: BrokerSettings = load_settings(settings=texts)
         self._memory = Memory() if data_dir is None else None
         self._calls = LoopCalls()

@@ -17,10 +17,10 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from cordwood.broker.secure.plain_text import KEYSTORE, SECURE
 from cordwood.model.failure import Failure
 from cordwood.model.jaas import jaas
 
-SECURE: Final = "secure"
 ADMIN: Final = "admin"
 _SERVERS: Final = "bootstrap.servers="
 _MECHANISM: Final = "sasl.mechanism="
@@ -56,7 +56,7 @@ class SecureDirectory:
 
     @property
     def keystore(self) -> str:
-        return os.path.join(self.path, "broker.pem")
+        return os.path.join(self.path, KEYSTORE)
 
     @property
     def is_complete(self) -> bool:

@@ -85,6 +85,10 @@ def cluster_up(
 
         refuse_own(each.partition("=")[0].strip() for each in assignments or ())
         directory = SecureDirectory(data_dir)
+    else:
+        from cordwood.cli.serving.start import refuse_plain_text
+
+        refuse_plain_text(data_dir, [each.partition("=")[0].strip() for each in assignments or ()])
     plan = Plan(name, nodes, data_dir, base_port, etcd, tuple(assignments or ()), names, directory)
     if plan.etcd is not None:
         remark(f"the metadata is in three members of etcd {plan.etcd.version} ({plan.etcd.path})")

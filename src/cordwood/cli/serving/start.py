@@ -6,7 +6,7 @@ Flags override the environment, which overrides the TOML file.
 import errno
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.model.errors import BadCertificates, BadKeys, EnvironmentFailure, LogFileFailure, SettingsTooNew
@@ -91,6 +91,7 @@ def start(flags: Flags, *, as_json: bool = False) -> int:
         from cordwood.broker import serve
 
         if not flags.secure:
+            refuse_plain_text(settings.data_directories[0], settings.texts)
             return serve(settings, as_json=as_json)
         # Imported only for a secure start, to keep the others quick.
         from cordwood.broker.secure.preparing import prepare
@@ -128,6 +129,14 @@ def _address_hint(error: OSError) -> str:
         return ""
     option = "--set metrics.listener=HOST:PORT" if words.startswith(METRICS_LISTENER) else "--listen"
     return f"{reasons[error.errno]}: give another with {option}, or port 0 for a free one"
+
+
+def refuse_plain_text(directory: str, named: Container[str]) -> None:
+    """Raises Failure for a directory that a secure start made, and settings that ask nobody."""
+    from cordwood.broker.secure.plain_text import plain_text_problem, ways_out
+
+    if problem := plain_text_problem(directory, named):
+        raise Failure("INSECURE", problem, ways_out("--set authorizer.class.name="), ExitCode.USAGE)
 
 
 def settings_from(flags: Flags, environment: Mapping[str, str]) -> "BrokerSettings":

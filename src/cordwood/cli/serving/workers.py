@@ -8,7 +8,7 @@ import sys
 from cordwood.broker.supervision.cores import usable_cores
 from cordwood.broker.supervision.local_brokers import describe, run, words_of
 from cordwood.broker.supervision.workers import Plan, Workers
-from cordwood.cli.serving.start import LOG_FILE_HINT, Flags, settings_from
+from cordwood.cli.serving.start import LOG_FILE_HINT, Flags, refuse_plain_text, settings_from
 from cordwood.cli.terminal.output import print_json_line, say
 from cordwood.model.errors import EnvironmentFailure, LogFileFailure
 from cordwood.model.failure import ExitCode, Failure
@@ -39,6 +39,8 @@ def serve_with_workers(flags: Flags, workers: str, *, as_json: bool) -> None:
     plan = Plan(_count(workers), settings, _words(flags), dict(os.environ))
     if flags.secure:
         plan = _secured(plan)
+    else:
+        refuse_plain_text(settings.data_directories[0], settings.texts)
 
     def ready(supervisor: Workers) -> None:
         if as_json:
