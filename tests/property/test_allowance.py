@@ -49,7 +49,7 @@ def test_it_behaves_as_a_book_of_all_use(per_ms: float, steps: list[tuple[int, f
         now_ms += idle_ms
         # The dumb twin: credit grows with time up to the burst, and shrinks with use down to the largest debt.
         credit_ms = max(min(credit_ms + idle_ms, BURST_MS) - amount / per_ms, -LONGEST_MS)
-        allowance.use(amount, now_ms)
+        assert allowance.use(amount, now_ms) == allowance.debt_ms(now_ms)
         assert abs(allowance.debt_ms(now_ms) - max(0.0, -credit_ms)) <= 0.51
         assert 0 <= allowance.debt_ms(now_ms) <= LONGEST_MS
         assert allowance.is_full(now_ms + LONGEST_MS + BURST_MS)

@@ -426,16 +426,16 @@ class MetadataWriter:
             weigh=lambda alteration: alteration_weight(self.image, *alteration),
         )
 
-    async def create_acls(self, acls: Sequence[Acl]) -> dict[Acl, AclAlteration | ProtocolError]:
-        """Makes rules of access; outcomes by rule."""
+    async def create_acls(self, acls: Sequence[Acl], wall_ms: int) -> dict[Acl, AclAlteration | ProtocolError]:
+        """Makes rules of access; outcomes by rule. `wall_ms`: the time now."""
         return await self._execution.in_slices(
-            [(acl, acl) for acl in acls], lambda wanted: plan_create_acls(self.image, wanted), False
+            [(acl, acl) for acl in acls], lambda wanted: plan_create_acls(self.image, wanted, wall_ms), False
         )
 
-    async def delete_acls(self, acls: Sequence[Acl]) -> dict[Acl, AclAlteration | ProtocolError]:
-        """Deletes rules of access; outcomes by rule."""
+    async def delete_acls(self, acls: Sequence[Acl], wall_ms: int) -> dict[Acl, AclAlteration | ProtocolError]:
+        """Deletes rules of access; outcomes by rule. `wall_ms`: the time now."""
         return await self._execution.in_slices(
-            [(acl, acl) for acl in acls], lambda wanted: plan_delete_acls(self.image, wanted), False
+            [(acl, acl) for acl in acls], lambda wanted: plan_delete_acls(self.image, wanted, wall_ms), False
         )
 
     async def alter_quotas(

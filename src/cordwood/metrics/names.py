@@ -73,6 +73,12 @@ MISSING_RIGHTS = _counter(
     "would have been refused for. What is left out of a list counts for nothing.",
     ("operation", "resource"),
 )
+RULES_LAG = Metric(
+    "cordwood_rules_lag_seconds",
+    Kind.HISTOGRAM,
+    "Time from a change of rules of access, at any broker, until this broker judges by it, by the clocks of both. "
+    "Absent without an authorizer.",
+)
 TRAIL_LINES = _counter("cordwood_security_trail_lines_total", "Lines of the security trail that were written.")
 TRAIL_LOST = _counter(
     "cordwood_security_trail_lost_events_total",

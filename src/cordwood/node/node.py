@@ -357,7 +357,7 @@ class Node:
         """
         self.loop.now = now
         if delta.access_changed:
-            self.access.image_changed()
+            self.access.image_changed(now.wall_ms)
             self.quotas.image_changed()
         if delta.brokers_changed:
             self.told_brokers.brokers_changed()

@@ -55,8 +55,7 @@ class AccessRules:
         """How many prefixes of each length have rules: a name is looked up once for each length."""
         self.refused: Counter[tuple[Operation, ResourceKind]] = Counter()
         """Rights that requests lacked, since the start: the judge counts them."""
-        self.kept: dict[_Question, Decision] = {}
-        """Decisions that hold now: a request that finds its own here need not call `decide`."""
+        self._kept: dict[_Question, Decision] = {}
         self._kept_anywhere: dict[tuple[Principal, str, Operation, ResourceKind], bool] = {}
 
     def __len__(self) -> int:
@@ -113,11 +112,11 @@ class AccessRules:
 
     def decide(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind, name: str) -> Decision:
         question = (principal, host, operation, kind, name)
-        decision = self.kept.get(question)
+        decision = self._kept.get(question)
         if decision is None:
-            if len(self.kept) >= MAX_KEPT_DECISIONS:
-                self.kept.clear()
-            decision = self.kept[question] = self._decide(*question)
+            if len(self._kept) >= MAX_KEPT_DECISIONS:
+                self._kept.clear()
+            decision = self._kept[question] = self._decide(*question)
         return decision
 
     def allows_anywhere(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind) -> bool:
@@ -132,7 +131,7 @@ class AccessRules:
 
     def _changed(self) -> None:
         self.revision += 1
-        self.kept.clear()
+        self._kept.clear()
         self._kept_anywhere.clear()
 
     def _places(self, kind: ResourceKind, name: str) -> Iterator[_ByPrincipal]:

@@ -27,6 +27,8 @@ class Names(NamedTuple):
     family: str
     batch: bytes
     """A batch of records that the topic would take."""
+    transactional_batch: bytes
+    """The same in a transaction."""
 
 
 Values = dict[str, Any]
@@ -59,7 +61,6 @@ def _requests_of(key: ApiKey, version: int, names: Names) -> list[Values]:
     indexes = {"partitions": [0], "partition_indexes": [0]}
     here = {"name": topic, "topic": topic, "topic_id": names.topic_id, **indexes}
     group_member = {"group_id": group, "member_id": "", "generation_id": 1, "protocol_type": "consumer"}
-    produced = {"name": topic, "topic_id": names.topic_id, "partition_data": [{"index": 0, "records": names.batch}]}
     fetched = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     fetch = {"max_bytes": 1 << 20, "topics": [{"topic": topic, "topic_id": names.topic_id, "partitions": [fetched]}]}
     settings = {"retention.ms": (ResourceType.TOPIC, topic), "log.retention.ms": (ResourceType.BROKER, "")}
@@ -84,8 +85,12 @@ def _requests_of(key: ApiKey, version: int, names: Names) -> list[Values]:
     described = [{"resource_type": kind, "resource_name": name} for kind, name in settings.values()]
     match key:
         case ApiKey.PRODUCE:
-            plain = {"acks": -1, "timeout_ms": 1000, "topic_data": [produced]}
-            return [plain, plain | {"transactional_id": transactional_id}]
+            produced = [
+                {"name": topic, "topic_id": names.topic_id, "partition_data": [{"index": 0, "records": batch}]}
+                for batch in (names.batch, names.transactional_batch)
+            ]
+            plain, transactional = ({"acks": -1, "timeout_ms": 1000, "topic_data": [each]} for each in produced)
+            return [plain, transactional | {"transactional_id": transactional_id}]
         case ApiKey.FETCH:
             follower = {"replica_id": 2, "replica_state": {"replica_id": 2, "replica_epoch": 1}}
             return [fetch, fetch | follower]
@@ -93,13 +98,13 @@ def _requests_of(key: ApiKey, version: int, names: Names) -> list[Values]:
             return [{"replica_id": -1, "topics": [{"name": topic, "partitions": [{"timestamp": -1}]}]}]
         case ApiKey.METADATA:
             by_id: list[Values] = []
-            if version >= 10:
+            if version >= 12:  # before, Apache Kafka refuses ids
                 by_id = [{"topics": [{"name": None, "topic_id": names.topic_id}]}]
             every: Values = {"topics": None if version else [], "allow_auto_topic_creation": False}
             named = [
                 {"topics": [{"name": name}], "allow_auto_topic_creation": True} for name in (topic, names.new_topic)
             ]
-            return [*named, every, *by_id]
+            return [every, *named, *by_id]
         case ApiKey.OFFSET_COMMIT:
             return [{"group_id": group, "topics": positions}]
         case ApiKey.OFFSET_FETCH:
@@ -130,8 +135,9 @@ def _requests_of(key: ApiKey, version: int, names: Names) -> list[Values]:
         case ApiKey.CREATE_TOPICS:
             return [{"topics": [{"name": names.new_topic, "num_partitions": 1, "replication_factor": 1}], **ADMIN}]
         case ApiKey.DELETE_TOPICS:
-            by_name: Values = {"topic_names": [topic], "topics": [{"name": topic}]}
-            return [by_name] if version < 6 else [{"topics": [{"name": None, "topic_id": names.topic_id}]}, by_name]
+            by_name: Values = {"topic_names": [topic], "topics": [{"name": topic}], **ADMIN}
+            by_topic_id = {"topics": [{"name": None, "topic_id": names.topic_id}], **ADMIN}
+            return [by_name] if version < 6 else [by_topic_id, by_name]
         case ApiKey.CREATE_PARTITIONS:
             return [{"topics": [{"name": topic, "count": 3, "assignments": None}], **ADMIN}]
         case ApiKey.DELETE_RECORDS:

@@ -110,6 +110,23 @@ def test_a_rule_holds_for_the_next_request_and_until_it_is_deleted(judged: World
     assert described(judged) == set()
 
 
+def test_brokers_measure_how_late_they_hear_of_a_changed_rule() -> None:
+    world = World(
+        1, {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}, machines=2
+    ).start()
+    world.settle()
+    for request in ({"creations": [creation(READ)]}, {"filters": [EVERYONE]}):
+        key = ApiKey.CREATE_ACLS if "creations" in request else ApiKey.DELETE_ACLS
+        world.ask_at(1, key, 3, **request)
+        world.settle()
+    for broker_id in (1, 2):
+        life = world.machine_of(broker_id).life
+        assert life is not None
+        assert sum(life.node.access.lag.counts) == 2
+        assert life.node.access.lag.sum_s < 1
+    world.kill()
+
+
 def test_rules_outlive_the_broker(judged: World) -> None:
     create(judged, WRITE)
     judged.kill()

@@ -102,7 +102,8 @@ def test_without_an_authorizer_no_request_of_brokers_is_taken_from_a_client(
     register(led, OTHER, key=key_of_the_other)
     elect(led, "orders", ME)
     image = led.node.image
-    there = Names("orders", image.topics["orders"].topic_id, "new", "g", "w", "t", "f", batch_of(led, b"two"))
+    batches = (batch_of(led, b"two"), batch_of(led, b"two"))
+    there = Names("orders", image.topics["orders"].topic_id, "new", "g", "w", "t", "f", *batches)
     values = in_epoch(requests_of(key, version, there)[-1], image.broker_epochs[OTHER])
     before = state_of(led), high_watermark(led)
     refusals = {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}

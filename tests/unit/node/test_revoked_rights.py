@@ -69,6 +69,21 @@ def test_missing_rights_are_counted(judged: World) -> None:
     assert rules.refused == {(Operation.WRITE, ResourceKind.TOPIC): 2}
 
 
+def test_a_produce_that_waits_for_its_preparation_writes_nothing_after_its_right_was_taken_away(world: World) -> None:
+    create_topic(world, compression_type="zstd")
+    rules = world.node.access.rules = AccessRules()
+    rules.add(WRITE)
+    exchange = connected(world).request(ApiKey.PRODUCE, 9, produce_values("orders", batch_of(world)))
+    while arriving := [step for name, step in world.steps() if name in ("request", "turn")]:
+        world.do(arriving[0])
+    assert not exchange.answered, "a thread compresses the batch"
+    rules.remove(WRITE)
+    world.settle()
+    part = exchange.answer.responses[0].partition_responses[0]
+    assert part.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert world.node.hosted.leader("orders", 0).log.offsets.end == 0
+
+
 def test_a_waiting_fetch_loses_the_records_that_it_had_found_before(judged: World) -> None:
     fetch = waiting_fetch(judged, min_bytes=1 << 20)
     assert write(judged) == ErrorCode.NONE

@@ -75,11 +75,17 @@ def judged() -> Iterator[World]:
 
 def existing(world: World) -> Names:
     topic_id = world.node.image.topics["payroll"].topic_id
-    return Names("payroll", topic_id, "newcomer", "accounts", "watchers", "payer", "books", batch_of(world, b"one"))
+    return Names("payroll", topic_id, "newcomer", "accounts", "watchers", "payer", "books", *batches(world))
 
 
 def absent(world: World) -> Names:
-    return Names("vanished", TopicId(int=77), "latecomer", "nobody", "none", "idler", "no-family", batch_of(world))
+    return Names("vanished", TopicId(int=77), "latecomer", "nobody", "none", "idler", "no-family", *batches(world))
+
+
+def batches(world: World) -> tuple[bytes, bytes]:
+    """Without a transaction, and with one."""
+    transaction: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    return batch_of(world, b"one"), batch_of(world, b"one", **transaction)
 
 
 def asked(world: World, key: ApiKey, version: int, values: dict[str, Any]) -> Exchange:
@@ -112,7 +118,7 @@ def errors_in(answer: Any) -> set[int]:
 def plainly(answer: Any, names: Names) -> str:
     """An answer as text, without the names of the request."""
     text = " | ".join(f"{name}={value}" for name, value in told(answer))
-    for name in names[:-1]:
+    for name in names[:-2]:
         text = text.replace(str(name), "NAME")
     return re.sub(r"simulated-[0-9a-f-]{36}", "MEMBER", text)
 

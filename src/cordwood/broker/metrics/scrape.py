@@ -56,6 +56,7 @@ def prepare_scrape(
         **_tls(tls),
         names.LOG_INS: sorted(node.authentications.log_ins.items()),
         names.MISSING_RIGHTS: _missing_rights(node),
+        names.RULES_LAG: [] if node.access.rules is None else [((), node.access.lag.copy())],
         names.TRAIL_LINES: _one(0 if trail is None else trail.lines),
         names.TRAIL_LOST: _one(0 if trail is None else trail.lost),
         **_throttled(node),

@@ -18,12 +18,20 @@ class AclRow(NamedTuple):
     mod_revision: int
 
 
+class LastChange(NamedTuple):
+    """When a rule was last made or removed: by the wall clock of the broker that did it, and its revision; 0: never."""
+
+    wall_ms: int
+    revision: int
+
+
 class AclTable:
     def __init__(self) -> None:
         self.rows: dict[str, AclRow] = {}
         """By id."""
         self.changes = 0
         """Counts the changes of rules."""
+        self.last_change = LastChange(0, 0)
 
     def __iter__(self) -> Iterator[Acl]:
         return (row.acl for row in self.rows.values())

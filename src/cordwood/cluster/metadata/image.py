@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from cordwood.cluster.metadata.acls import AclTable
+from cordwood.cluster.metadata.acls import AclTable, LastChange
 from cordwood.cluster.metadata.partitions import Leadership, PartitionImage
 from cordwood.cluster.metadata.quotas import QuotaTable
 from cordwood.cluster.metadata.roll_calls import RollCallTable
 from cordwood.cluster.metadata.rows import (
     ACLS,
+    ACLS_CHANGED,
     BROKER_EPOCHS,
     BROKERS,
     CLUSTER_ID,
@@ -304,6 +305,8 @@ class ClusterImage:
         yield from self.roll_calls.keys()
         yield from self.config_mod_revisions
         yield from (ACLS + acl_id for acl_id in self.acls.rows)
+        if self.acls.last_change.revision:
+            yield ACLS_CHANGED
         yield from (QUOTAS + quota_id for quota_id in self.quotas.mod_revisions)
         yield from (USERS + name for name in self.users.rows)
         if self.users.secret:
@@ -386,6 +389,8 @@ class ClusterImage:
             case "acls":
                 self.acls.take(rest, event.value, event.mod_revision)
                 touched.access = True
+            case "acls_changed":
+                self.acls.last_change = LastChange(int(event.value or 0), event.mod_revision)
             case "quotas":
                 self.quotas.take(rest, event.value, event.mod_revision)
                 touched.access = True

@@ -26,6 +26,8 @@ Keys, relative to the cluster:
     deleted_topics/<id>             a tombstone: the name of a deleted topic, brokers with directories of it
     configs/groups/<group>          what was set on one consumer group
     acls/<digest>                   a rule of access (acls.py)
+    acls_changed                    when a rule was last made or removed, in milliseconds since 1970: brokers tell by it
+                                    how late they hear of changes
     users/<name>                    the keys of a user's password (users.py)
     users_secret                    random bytes, from which the answers for unknown users are made; written with the
                                     first user
@@ -67,6 +69,7 @@ BROKER_CONFIGS = "configs/brokers/"
 DEFAULT_BROKER_CONFIG = BROKER_CONFIGS + "default"
 GROUP_CONFIGS = "configs/groups/"
 ACLS = "acls/"
+ACLS_CHANGED = "acls_changed"
 USERS = "users/"
 USERS_SECRET = "users_secret"
 QUOTAS = "quotas/"

@@ -24,19 +24,29 @@ class Allowance:
         self._burst_ms = burst_ms
         self._paid_ms = float(now_ms - burst_ms)
 
-    def use(self, amount: float, now_ms: int) -> None:
-        """Counts what was used."""
-        paid_ms = max(self._paid_ms, now_ms - self._burst_ms) + amount / self.per_ms
+    # Each request under a quota calls these. Comparisons take a third of the time of `max`, `min` and `round`.
+
+    def use(self, amount: float, now_ms: int) -> int:
+        """Counts what was used. Returns how long the user is held back, as `debt_ms` does."""
+        paid_ms, full_ms = self._paid_ms, now_ms - self._burst_ms
+        paid_ms = (full_ms if paid_ms < full_ms else paid_ms) + amount / self.per_ms
+        if paid_ms <= now_ms:
+            self._paid_ms = paid_ms
+            return 0
         self._paid_ms = min(paid_ms, now_ms + LONGEST_MS)
+        return self.debt_ms(now_ms)
 
     def debt_ms(self, now_ms: int) -> int:
         """How long whoever uses it is held back; 0: not at all."""
-        return max(0, round(self._paid_ms - now_ms))
+        debt_ms = self._paid_ms - now_ms
+        return round(debt_ms) if debt_ms > 0 else 0
 
     def next_use(self, window_ms: int, now_ms: int) -> int:
         """The most that one who is not held back yet may use next: the credit, and at least what the rate allows in
         `window_ms`. The larger the debt, the less: many who share an allowance all get on, and keep the rate."""
-        ahead_ms = now_ms - max(self._paid_ms, now_ms - self._burst_ms)
+        ahead_ms = now_ms - self._paid_ms
+        if ahead_ms > self._burst_ms:
+            ahead_ms = self._burst_ms
         if ahead_ms < window_ms:
             ahead_ms = window_ms * min(1.0, 1 + ahead_ms / LONGEST_MS)
         return max(1, int(ahead_ms * self.per_ms))

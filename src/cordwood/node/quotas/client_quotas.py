@@ -94,8 +94,8 @@ class ClientQuotas:
             # As with Kafka: one window at most. The client is judged by the time of its earlier requests.
             throttle_ms = min(held.time.debt_ms(now_ms), self._window_ms)
         if header.api_key == ApiKey.PRODUCE and held.produce is not None:
-            held.produce.use(size, now_ms)
-            if (for_bytes_ms := held.produce.debt_ms(now_ms)) > throttle_ms:
+            for_bytes_ms = held.produce.use(size, now_ms)
+            if for_bytes_ms > throttle_ms:
                 throttle_ms, key = for_bytes_ms, QuotaKey.PRODUCER_BYTE_RATE
         if throttle_ms:
             self._hold_back(reply, key, throttle_ms)
@@ -120,8 +120,7 @@ class ClientQuotas:
         self, header: RequestHeader, reply: Reply, fetch: Allowance, throttle_ms: int, frame: Frame
     ) -> None:
         now_ms = self._loop.now.boot_ms
-        fetch.use(_length(frame), now_ms)
-        if (for_bytes_ms := fetch.debt_ms(now_ms)) > throttle_ms:
+        if (for_bytes_ms := fetch.use(_length(frame), now_ms)) > throttle_ms:
             throttle_ms = for_bytes_ms
             self._hold_back(reply, QuotaKey.CONSUMER_BYTE_RATE, throttle_ms)
         reply.send(with_throttle_time(header, frame, throttle_ms) if throttle_ms else frame)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.versions import SECURITY_ROWS
 from cordwood.groups.consumer.topics import Reader
+from cordwood.metrics.histogram import Histogram
 from cordwood.model.acls import EVERYTHING, THE_CLUSTER
 from cordwood.model.errors import ErrorCode, ProtocolError, SettingsTooNew
 from cordwood.model.identifiers import TopicId, no_topic_with
@@ -35,6 +36,12 @@ logger = logging.getLogger("cordwood.node")
 MOST_TOLD: Final = 1_000
 """The most kinds of refusals that a dry run logs."""
 
+TOPIC: Final = ResourceKind.TOPIC
+MOST_JUDGES: Final = 2_000
+MOST_ALLOWED: Final = 20
+"""The most judges that are kept, and the most questions that each remembers to have allowed: 12 MB, at 300 bytes each.
+Further questions are decided by the rules each time."""
+
 BROKERS: Final = Reader(THIS_BROKER, EVERYTHING)
 """A reader that may describe every topic."""
 
@@ -50,8 +57,13 @@ class Access:
         self._trail = trail
         self._dry_run = DryRun() if settings.authorizer_dry_run else None
         self._changes_seen = -1
+        self._judges: dict[tuple[int, int, int], Asking] = {}
+        """By the identity of the session, the API and its version: a client sends the same requests again and again."""
         self.rules: AccessRules | None = None
         """None: there is no authorizer."""
+        self.lag = Histogram()
+        """How long changes of rules took to get here, by the clocks of the brokers that made them and of this one."""
+        self._last_change = image.acls.last_change
         if settings.authorizer_class_name:
             if image.metadata_version < SECURITY_ROWS:
                 raise SettingsTooNew(
@@ -62,16 +74,28 @@ class Access:
             self.rules = AccessRules(
                 principals_in(settings.super_users), everyone_without_rules=settings.allow_everyone_if_no_acl_found
             )
-            self.image_changed()
+            self._take_over()
 
     def judge(self, header: RequestHeader, session: Session) -> Judge:
-        if self.rules is None or session.principal is THIS_BROKER:
+        rules = self.rules
+        if rules is None or session.principal is THIS_BROKER:
             return EVERYTHING_ALLOWED
         if header.sender is not None and is_proven(self._image, header):
             return EVERYTHING_ALLOWED
+        place = (id(session), header.api_key, header.api_version)
+        kept = self._judges.get(place)
+        # A session that is kept here keeps its identity; another may have had it before.
+        if kept is not None and kept.session is session and kept.rules is rules:
+            return kept
+        if len(self._judges) >= MOST_JUDGES:
+            self._judges.clear()
+        judge = self._judges[place] = self._new_judge(rules, header, session)
+        return judge
+
+    def _new_judge(self, rules: AccessRules, header: RequestHeader, session: Session) -> Asking:
         if self._dry_run is not None:
-            return Observing(self.rules, header.api_key, header.api_version, session, self._trail, self._dry_run)
-        return Asking(self.rules, header.api_key, header.api_version, session, self._trail)
+            return Observing(rules, header.api_key, header.api_version, session, self._trail, self._dry_run)
+        return Asking(rules, header.api_key, header.api_version, session, self._trail)
 
     @property
     def asks(self) -> bool:
@@ -97,8 +121,15 @@ class Access:
         who = Principal(*reader.principal)
         return self.rules.decide(who, reader.host, Operation.DESCRIBE, ResourceKind.TOPIC, name).allowed
 
-    def image_changed(self) -> None:
-        """Takes over the rules of the image if they have changed."""
+    def image_changed(self, wall_ms: int) -> None:
+        """Takes over the rules of the image if they have changed. `wall_ms`: the time now."""
+        self._take_over()
+        last_change = self._image.acls.last_change
+        if last_change != self._last_change:
+            self._last_change = last_change
+            self.lag.observe(max(0, wall_ms - last_change.wall_ms) / 1000)
+
+    def _take_over(self) -> None:
         if self.rules is None or self._image.acls.changes == self._changes_seen:
             return
         self._changes_seen = self._image.acls.changes
@@ -162,41 +193,50 @@ EVERYTHING_ALLOWED: Final = Judge()
 
 
 class Asking(Judge):
-    """Answers by the rules of the moment."""
+    """Answers by the rules of the moment. It serves all requests of a session in one version of an API, and remembers
+    what it has allowed: nearly every question was asked before. A remembered answer holds for one revision of the
+    rules."""
 
-    __slots__ = ("_host", "_kept", "_key", "_principal", "_rules", "_session", "_trail", "_version")
+    __slots__ = ("_allowed", "_allowed_at", "_host", "_key", "_principal", "_trail", "_version", "rules", "session")
 
     asks = True
     enforces = True
 
     def __init__(self, rules: AccessRules, key: int, version: int, session: Session, trail: Trail | None) -> None:
-        self._rules = rules
+        self.rules = rules
+        self.session = session
         self._key = key
         self._version = version
-        self._session = session
         self._trail = trail
         self._principal = session.principal
         self._host = session.host
-        self._kept = rules.kept
+        self._allowed: set[tuple[Operation, ResourceKind, str]] = set()
+        self._allowed_at = rules.revision
 
     @property
     def revision(self) -> int:
-        return self._rules.revision
+        return self.rules.revision
 
     def may(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> bool:
-        # Nearly every question was decided before, and allowed.
-        kept = self._kept.get((self._principal, self._host, operation, kind, name))
-        if kept is not None and kept.allowed:
+        if self._allowed_at == self.rules.revision and (operation, kind, name) in self._allowed:
             return True
         right = _right(self._key, self._version, operation, kind)
         if self._allows(operation, kind, name) or any(self._may_instead(*other) for other in right.instead):
+            self._remember((operation, kind, name))
             return True
         if right.without is not Without.LEFT_OUT:
-            self._rules.refused[operation, kind] += 1
+            self.rules.refused[operation, kind] += 1
             if self._trail is not None:
                 api = APIS[self._key].name
-                self._trail.refused(self._session, api, operation, kind, name, enforced=self.enforces)
+                self._trail.refused(self.session, api, operation, kind, name, enforced=self.enforces)
         return False
+
+    def _remember(self, question: tuple[Operation, ResourceKind, str]) -> None:
+        if self._allowed_at != self.rules.revision:
+            self._allowed.clear()
+            self._allowed_at = self.rules.revision
+        if len(self._allowed) < MOST_ALLOWED:
+            self._allowed.add(question)
 
     def may_see_topic(self, name: str) -> bool:
         return self._allows(Operation.DESCRIBE, ResourceKind.TOPIC, name)
@@ -205,6 +245,9 @@ class Asking(Judge):
         return as_bits(operation for operation in kind.operations if self._allows(operation, kind, name))
 
     def refusal(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> ProtocolError | None:
+        # The look-up of `may` stands here, too: each batch and each fetched partition asks this way.
+        if self._allowed_at == self.rules.revision and (operation, kind, name) in self._allowed:
+            return None
         if self.may(operation, kind, name):
             return None
         return ProtocolError(kind.refusal, f"The right is missing: {right_of(operation, kind, name)}.")
@@ -216,25 +259,25 @@ class Asking(Judge):
         return self.error(operation, ResourceKind.GROUP, group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     def topic_refusal(self, operation: Operation, name: str, topic_id: TopicId | None) -> ProtocolError | None:
-        if topic_id is not None and not self.may_see_topic(name):
-            return no_topic_with(topic_id)
-        return self.refusal(operation, ResourceKind.TOPIC, name)
+        refusal = self.refusal(operation, TOPIC, name)
+        hidden = refusal is not None and topic_id is not None and not self.may_see_topic(name)
+        return no_topic_with(topic_id) if hidden else refusal
 
     def records_refusal(self, operation: Operation, name: str, topic_id: TopicId) -> ProtocolError | None:
-        if self.may(operation, ResourceKind.TOPIC, name):
+        if self.refusal(operation, TOPIC, name) is None:
             return None
         # Whoever has an id may have heard of it when he could see the topic, and need not learn its name of today.
         missing = f"The right is missing: {operation} of the topic with the id {topic_id}."
         return ProtocolError(ResourceKind.TOPIC.refusal, missing)
 
     def _allows(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
-        return self._rules.decide(self._principal, self._host, operation, kind, name).allowed
+        return self.rules.decide(self._principal, self._host, operation, kind, name).allowed
 
     def _may_instead(self, operation: Operation, kind: ResourceKind) -> bool:
         """True if the principal has the right that does as well: of the cluster, or of some resource of the kind."""
         if kind is ResourceKind.CLUSTER:
             return self._allows(operation, kind, THE_CLUSTER)
-        return self._rules.allows_anywhere(self._principal, self._host, operation, kind)
+        return self.rules.allows_anywhere(self._principal, self._host, operation, kind)
 
 
 class Observing(Asking):

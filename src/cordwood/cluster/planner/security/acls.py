@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from cordwood.cluster.metadata.acls import acl_id, encode_acl
 from cordwood.cluster.metadata.image import ClusterImage
-from cordwood.cluster.metadata.rows import acl_key
+from cordwood.cluster.metadata.rows import ACLS_CHANGED, acl_key
 from cordwood.cluster.metadata.versions import check_security_rows
 from cordwood.cluster.planner.store_transactions import Plan, StoreTxn
 from cordwood.cluster.stores.interface import Delete, Put, absent, has_mod_revision, present
@@ -21,20 +21,22 @@ class AclAlteration(NamedTuple):
     """None: there is nothing to do."""
 
 
-def plan_create_acls(image: ClusterImage, acls: Iterable[Acl]) -> dict[Acl, AclAlteration | ProtocolError]:
+def plan_create_acls(
+    image: ClusterImage, acls: Iterable[Acl], wall_ms: int
+) -> dict[Acl, AclAlteration | ProtocolError]:
     """Plans by rule. A rule that is there already is made."""
     outcomes: dict[Acl, AclAlteration | ProtocolError] = {}
     added = 0
     for acl in acls:
         try:
-            outcomes[acl] = _create(image, acl, added)
+            outcomes[acl] = _create(image, acl, added, wall_ms)
             added += 1
         except ProtocolError as refusal:
             outcomes[acl] = refusal
     return outcomes
 
 
-def _create(image: ClusterImage, acl: Acl, added: int) -> AclAlteration:
+def _create(image: ClusterImage, acl: Acl, added: int, wall_ms: int) -> AclAlteration:
     check_security_rows(image.metadata_version, "rules of access")
     try:
         check(acl)
@@ -48,10 +50,13 @@ def _create(image: ClusterImage, acl: Acl, added: int) -> AclAlteration:
             ErrorCode.POLICY_VIOLATION, f"There are {MAX_ACLS} rules of access: a prefix can take the place of many."
         )
     key = acl_key(own_id)
-    return AclAlteration(Plan((), StoreTxn((absent(key),), (Put(key, encode_acl(acl)),)), happened=(present(key),)))
+    creation = StoreTxn((absent(key),), (Put(key, encode_acl(acl)), _changed(wall_ms)))
+    return AclAlteration(Plan((), creation, happened=(present(key),)))
 
 
-def plan_delete_acls(image: ClusterImage, acls: Iterable[Acl]) -> dict[Acl, AclAlteration | ProtocolError]:
+def plan_delete_acls(
+    image: ClusterImage, acls: Iterable[Acl], wall_ms: int
+) -> dict[Acl, AclAlteration | ProtocolError]:
     """Plans by rule. A rule that is gone already is deleted."""
     outcomes: dict[Acl, AclAlteration | ProtocolError] = {}
     for acl in acls:
@@ -60,6 +65,10 @@ def plan_delete_acls(image: ClusterImage, acls: Iterable[Acl]) -> dict[Acl, AclA
         if row is None:
             outcomes[acl] = AclAlteration(None)
         else:
-            deletion = StoreTxn((has_mod_revision(key, row.mod_revision),), (Delete(key),))
+            deletion = StoreTxn((has_mod_revision(key, row.mod_revision),), (Delete(key), _changed(wall_ms)))
             outcomes[acl] = AclAlteration(Plan((), deletion, happened=(absent(key),)))
     return outcomes
+
+
+def _changed(wall_ms: int) -> Put:
+    return Put(ACLS_CHANGED, b"%d" % wall_ms)

@@ -11,7 +11,7 @@ from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import NEVER_AUTO_CREATED, ZERO_TOPIC_ID, TopicId, check_topic_name
-from cordwood.model.operations import Operation, ResourceKind
+from cordwood.model.operations import Operation, ResourceKind, as_bits
 from cordwood.node.handlers.administration.features import (
     finalized_features,
     finalized_features_epoch,
@@ -263,11 +263,7 @@ def _send_metadata(rooms: MetadataRooms, request: Request, body: MetadataRequest
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
             topics=topics,
-            cluster_authorized_operations=(
-                request.judge.operations(ResourceKind.CLUSTER)
-                if body.include_cluster_authorized_operations
-                else OPERATIONS_NOT_ASKED_FOR
-            ),
+            cluster_authorized_operations=_on_the_cluster(request.judge, body.include_cluster_authorized_operations),
         )
     )
 
@@ -306,9 +302,6 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
     if wanted != BROKER_ENDPOINTS:
         mismatched = wanted == CONTROLLER_ENDPOINTS
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatched else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-    operations = OPERATIONS_NOT_ASKED_FOR
-    if body.include_cluster_authorized_operations:
-        operations = request.judge.operations(ResourceKind.CLUSTER)
     taking_part = {broker_id: broker for broker_id, broker in rooms.image.brokers.items() if not broker.fenced}
     asked = rooms.image.members if body.include_fenced_brokers else taking_part
     brokers = reached_by(request.reply.session.entrance.name, asked) if error is ErrorCode.NONE else []
@@ -319,8 +312,16 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
         cluster_id=rooms.image.cluster_id,
         controller_id=rooms.image.controller_id,
         brokers=[_described(rooms.image, request.judge, broker, rooms.full_disk) for broker in brokers],
-        cluster_authorized_operations=operations,
+        cluster_authorized_operations=_on_the_cluster(request.judge, body.include_cluster_authorized_operations),
     )
+
+
+def _on_the_cluster(judge: Judge, asked: bool) -> int:
+    """What the principal may do with the cluster. As with Apache Kafka, only those who may describe it are told."""
+    if not asked:
+        return OPERATIONS_NOT_ASKED_FOR
+    operations = judge.operations(ResourceKind.CLUSTER)
+    return operations if operations & as_bits([Operation.DESCRIBE]) else 0
 
 
 def _described(image: ClusterImage, judge: Judge, broker: NodeEndpoint, own: FullDisk) -> DescribeCluster.AnswerBroker:

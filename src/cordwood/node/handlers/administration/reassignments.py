@@ -36,7 +36,19 @@ def alter_partition_reassignments(rooms: ReassignmentRooms, request: Request[Alt
     body = yield from request.read()
     refusal = request.judge.refusal(Operation.ALTER, ResourceKind.CLUSTER)
     if refusal is not None:
-        request.answer(**status(refusal), responses=())
+        # Java's client takes the error from the partitions.
+        request.answer(
+            **status(refusal),
+            responses=Made(
+                body.topics,
+                lambda topic: {
+                    "name": topic.name,
+                    "partitions": Made(
+                        topic.partitions, lambda each: {"partition_index": each.partition_index, **status(refusal)}
+                    ),
+                },
+            ),
+        )
         return
     moves = []
     for topic in body.topics:

@@ -43,6 +43,7 @@ class DescribedGroup(TypedDict, total=False):
     """The fields that the descriptions of groups of both protocols have."""
 
     group_id: str
+    error_code: int
     authorized_operations: int
 
 
@@ -77,7 +78,7 @@ def describe_each(
         group_id, found = group
         fields = nothing(found) if isinstance(found, ErrorCode) else description(found, group_id)
         fields["group_id"] = group_id
-        told = with_operations and found is not ResourceKind.GROUP.refusal
+        told = with_operations and not fields["error_code"]
         fields["authorized_operations"] = (
             judge.operations(ResourceKind.GROUP, group_id) if told else OPERATIONS_NOT_ASKED_FOR
         )

@@ -433,7 +433,7 @@ def _group_answer(
                 "committed_offset": -1 if position is None else position.offset,
                 "committed_leader_epoch": -1 if position is None else position.leader_epoch,
                 "metadata": "" if position is None else position.metadata,
-                "error_code": ResourceKind.TOPIC.refusal if topic.refused else _position_error(error, name, position),
+                "error_code": error or _position_error(topic, position),
             }
 
         return {"name": name or "", "topic_id": topic.topic_id, "partitions": Made(topic.indexes, partition)}
@@ -448,10 +448,12 @@ def _group_answer(
     return {"group_id": group.group_id, "error_code": error, "topics": Made(topics, answered)}
 
 
-def _position_error(error: ErrorCode, topic: str | None, position: Position | None) -> ErrorCode:
-    if topic is None:
+def _position_error(topic: AskedTopic, position: Position | None) -> ErrorCode:
+    if topic.refused:
+        return ResourceKind.TOPIC.refusal
+    if topic.name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    return ErrorCode.UNSTABLE_OFFSET_COMMIT if position is UNSTABLE else error
+    return ErrorCode.UNSTABLE_OFFSET_COMMIT if position is UNSTABLE else ErrorCode.NONE
 
 
 HANDLERS = (

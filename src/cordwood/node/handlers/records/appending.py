@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from cordwood.node.requests.leader_hints import LeaderHints
 
 
+WRITE, TOPIC = Operation.WRITE, ResourceKind.TOPIC
+"""Each batch asks by them, and an enumeration looks its members up in Python."""
 NO_ACK = 0
 ATTRIBUTES_LOW_BYTE = 22
 ZSTD_FROM_VERSION = 7
@@ -168,9 +170,9 @@ class Appending:
     def _denial(self, topic: str | TopicId) -> ProtocolError | None:
         """The answer for a topic that the principal may not write now, or None."""
         if isinstance(topic, str):
-            return self._judge.refusal(Operation.WRITE, ResourceKind.TOPIC, topic)
+            return self._judge.refusal(WRITE, TOPIC, topic)
         name = self._rooms.image.topic_name(topic)
-        return None if name is None else self._judge.records_refusal(Operation.WRITE, name, topic)
+        return None if name is None else self._judge.records_refusal(WRITE, name, topic)
 
     def _deny(self, partitions: list[ProducedPartition], batches: list[tuple[int, Any]], denied: ProtocolError) -> None:
         self._rooms.refused_appends[denied.code.name] += len(batches)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cordwood.node.partitions.hosted import HostedReplicas
     from cordwood.node.replication.near_reads import NearReads
 
+READ, TOPIC = Operation.READ, ResourceKind.TOPIC
+"""Each partition asks by them, and an enumeration looks its members up in Python."""
 NEAR_READS_FROM = 11
 """From this version on clients understand that they are sent to a follower, and read there."""
 
@@ -61,9 +63,9 @@ class ClientReads:
 
     def _demand_right(self, topic: TopicKey) -> None:
         if isinstance(topic, str):
-            refusal = self._judge.refusal(Operation.READ, ResourceKind.TOPIC, topic)
+            refusal = self._judge.refusal(READ, TOPIC, topic)
         else:
             name = self._rooms.image.topic_name(topic)
-            refusal = None if name is None else self._judge.records_refusal(Operation.READ, name, topic)
+            refusal = None if name is None else self._judge.records_refusal(READ, name, topic)
         if refusal is not None:
             raise refusal

@@ -44,9 +44,7 @@ def fetch(rooms: FetchRooms, request: Request) -> Steps | None:
     plan = _plan(rooms, request, body, targets)
     if plan is None:
         return None
-    if rooms.quotas.on:
-        body = _within_quota(rooms, request, body)
-    fetching = Fetching(rooms, request, body, plan)
+    fetching = Fetching(rooms, request, body, plan, _most_bytes(rooms, request))
     if len(plan.targets) > PARTITIONS_PER_STEP:
         return fetching.start_in_steps()
     fetching.start()
@@ -71,9 +69,7 @@ def _fetch_in_steps(rooms: FetchRooms, request: Request) -> Steps:
     plan = _plan(rooms, request, body, list(named.values()))
     if plan is not None:
         yield
-        if rooms.quotas.on:
-            body = _within_quota(rooms, request, body)
-        yield from Fetching(rooms, request, body, plan).start_in_steps()
+        yield from Fetching(rooms, request, body, plan, _most_bytes(rooms, request)).start_in_steps()
 
 
 def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list[Target]) -> FetchPlan | None:
@@ -99,9 +95,10 @@ def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list
         return None
 
 
-def _within_quota(rooms: FetchRooms, request: Request, body: FetchRequest) -> FetchRequest:
-    most_bytes = rooms.quotas.most_bytes(request.header, request.reply.session)
-    return body if body.max_bytes <= most_bytes else body._replace(max_bytes=most_bytes)
+def _most_bytes(rooms: FetchRooms, request: Request) -> int:
+    """The most bytes of records for one answer to this client: records that are never read cost nothing."""
+    quotas, most_bytes = rooms.quotas, rooms.image.settings.fetch_max_bytes
+    return min(most_bytes, quotas.most_bytes(request.header, request.reply.session)) if quotas.on else most_bytes
 
 
 HANDLERS = (serves(ApiKey.FETCH, 4, 18, fetch),)

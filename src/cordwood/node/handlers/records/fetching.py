@@ -91,13 +91,13 @@ class Fetching:
         "_wait_ms",
     )
 
-    def __init__(self, rooms: FetchingRooms, request: Request, body: FetchRequest, plan: FetchPlan) -> None:
-        self._rooms = rooms
-        self._request = request
-        self._plan = plan
-        self._max_bytes = min(body.max_bytes, rooms.image.settings.fetch_max_bytes)
-        # A full answer need not wait for more.
-        self._min_bytes = min(body.min_bytes, self._max_bytes)
+    def __init__(
+        self, rooms: FetchingRooms, request: Request, body: FetchRequest, plan: FetchPlan, most_bytes: int
+    ) -> None:
+        # The answer has at most `most_bytes` of records, whatever the request asks for.
+        self._rooms, self._request, self._plan = rooms, request, plan
+        self._max_bytes = min(body.max_bytes, most_bytes)
+        self._min_bytes = min(body.min_bytes, self._max_bytes)  # a full answer need not wait for more
         self._wait_ms = body.max_wait_ms
         self._follower = body.replica_id
         """The broker id of a follower; -1: the reader is a client."""

@@ -107,7 +107,8 @@ def create_acls(rooms: AclRooms, request: Request[CreateAcls]) -> Steps:
     if not acls:
         created({})
         return
-    rooms.loop.effects.metadata(lambda writer: writer.create_acls(acls), created)
+    wall_ms = rooms.loop.now.wall_ms
+    rooms.loop.effects.metadata(lambda writer: writer.create_acls(acls, wall_ms), created)
 
 
 def _acl(asked: CreateAcls.RequestCreation) -> Acl | ProtocolError:
@@ -154,7 +155,8 @@ def delete_acls(rooms: AclRooms, request: Request[DeleteAcls]) -> Steps:
     if not acls:
         deleted({})
         return
-    rooms.loop.effects.metadata(lambda writer: writer.delete_acls(acls), deleted)
+    wall_ms = rooms.loop.now.wall_ms
+    rooms.loop.effects.metadata(lambda writer: writer.delete_acls(acls, wall_ms), deleted)
 
 
 def _deleted(acl: Acl, outcome: object) -> DeleteAcls.AnswerMatchingAcl:
