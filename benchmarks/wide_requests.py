@@ -292,6 +292,17 @@ WIDE: Final[dict[ApiKey, Wide]] = {
             "strict": False,
         },
     ),
+    ApiKey.CREATE_DELEGATION_TOKEN: Wide(
+        3,
+        lambda n, s: {
+            "renewers": [{"principal_type": "User", "principal_name": f"u{number}"} for number in range(n)],
+            "max_lifetime_ms": -1,
+        },
+    ),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: Wide(
+        3,
+        lambda n, s: {"owners": [{"principal_type": "User", "principal_name": f"u{number}"} for number in range(n)]},
+    ),
     ApiKey.ALTER_CLIENT_QUOTAS: Wide(
         1,
         lambda count, _: {

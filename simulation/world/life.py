@@ -30,6 +30,7 @@ from cordwood.node.apis import served_versions
 from cordwood.node.loop.serving import Serving
 from cordwood.node.node import Node
 from cordwood.node.partitions.known_topics import known_topics
+from cordwood.security.token_secrets import TokenSecrets
 from simulation.world.broken import InvariantBroken
 from simulation.world.clock import Clock
 from simulation.world.disk import SimulatedDisk
@@ -48,6 +49,7 @@ WITNESS_MS = 1_000
 """The pause between two versions of the witness."""
 MANY_THREADS = 1_000_000
 """The number of threads exceeds the work: only the seed picks the next piece of work."""
+TOKEN_SECRETS = TokenSecrets(b"the key of delegation tokens, the same in all simulations")
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Setup:
     directories: int = 1
     """The number of the broker's data directories, all on one disk."""
     trail: "Trail | None" = None
+    token_secrets: TokenSecrets = TOKEN_SECRETS
 
     @property
     def data_directories(self) -> tuple[str, ...]:
@@ -166,6 +169,7 @@ class Life:
             seed=self._chance.getrandbits(64),
             random_bytes=self._chance.randbytes,
             trail=self._setup.trail,
+            token_secrets=self._setup.token_secrets,
         )
         for _ in self.node.recover_all():
             pass
@@ -209,6 +213,7 @@ class Life:
             standing=standing,
             holder=self.serving,
             boot_ms=lambda: clock.boot_ms,
+            token_key=setup.token_secrets.fingerprint,
         )
         self.metadata_writer.follower.stopped.add_done_callback(self._metadata_lost)
         self._other_brokers.epoch_of = image.registered_epoch

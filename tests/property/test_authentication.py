@@ -9,8 +9,8 @@ from tests.unit.security.test_scram import CLIENT_NONCE, FINAL, SALT, final_mess
 
 from cordwood.model.credentials import SASL_MECHANISMS, SCRAM_NAMES, ScramMechanism
 from cordwood.security.authentication import AUTHENTICATION_MOVES, Authentication, Refused, Stage
-from cordwood.security.exchange import Challenge, PasswordClaim, Proof, TokenClaim, Unproven
-from cordwood.security.scram import FoundKeys, is_password, make_keys
+from cordwood.security.exchange import Challenge, DelegationClaim, PasswordClaim, Proof, TokenClaim, Unproven
+from cordwood.security.scram import FoundKeys, Grant, is_password, make_keys
 
 KEYS = {mechanism: make_keys(mechanism, "pencil", SALT, 4096) for mechanism in ScramMechanism}
 PASSWORDS = {"user": "pencil", "other": "pencil"}
@@ -29,6 +29,8 @@ class Peer:
         self.challenges = [Challenge(FINAL)]
         self.nonces = 0
         self.seen = {Stage.BEGINNING}
+        self.claimed = DelegationClaim("", ScramMechanism.SHA_256)
+        self.by_token = False
 
     def send(self, action: Callable[[], object]) -> None:
         before, user = self.at_broker.stage, self.at_broker.user
@@ -51,12 +53,20 @@ class Peer:
             step = self.at_broker.take(token)
             if isinstance(step, Challenge):
                 self.challenges.append(step)
+            elif isinstance(step, DelegationClaim):
+                self.claimed = step
 
         self.send(act)
 
     def check(self) -> None:
-        """The broker checks the password of PLAIN or the token, as soon as its turn comes. In this world a good token
-        is the password and the user."""
+        """The broker checks the password of PLAIN or the token, or finds the keys of a delegation token, as soon as its
+        turn comes. In this world a good token is the password and the user; the id of a delegation token is its owner's
+        name, and its secret the password."""
+        if self.at_broker.stage is Stage.KEYING:
+            owner, mechanism = self.claimed
+            found = FoundKeys(KEYS[mechanism], owner in PASSWORDS, Grant(owner, (), 1))
+            self.send(lambda: self.challenges.append(self.at_broker.keyed(found)))
+            return
         match self.at_broker._claim:
             case PasswordClaim(user, password):
                 right = is_password(ScramMechanism.SHA_256, password, find(user, ScramMechanism.SHA_256))
@@ -69,7 +79,8 @@ class Peer:
     def final(self, mechanism: ScramMechanism, back: int) -> None:
         challenge = self.challenges[-1 - back % len(self.challenges)].token
         if b"s=" in challenge:
-            self.take(final_message(mechanism, self.password, challenge))
+            extensions = ",tokenauth=true" if self.by_token else ""
+            self.take(final_message(mechanism, self.password, challenge, extensions=extensions))
 
 
 users = st.sampled_from(["user", "other", "nobody"])
@@ -77,6 +88,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("choose"), st.sampled_from([*SASL_MECHANISMS, "GSSAPI"])),
         st.tuples(st.just("first"), users),
+        st.tuples(st.just("token"), users),
         st.tuples(st.just("final"), st.tuples(st.sampled_from(list(SCRAM_NAMES)), st.integers(0, 3))),
         st.tuples(st.just("plain"), users),
         st.tuples(st.just("bearer"), users),
@@ -94,7 +106,11 @@ def play(peer: Peer, schedule: list[tuple[str, object]]) -> None:
             case "choose", str(mechanism):
                 peer.choose(mechanism)
             case "first", str(user):
+                peer.by_token = False
                 peer.take(f"n,,n={user},r={CLIENT_NONCE}".encode())
+            case "token", str(user):
+                peer.by_token = True
+                peer.take(f"n,,n={user},r={CLIENT_NONCE},tokenauth=true".encode())
             case "final", (str(mechanism), int(back)):
                 peer.final(SCRAM_NAMES[mechanism], back)
             case "plain", str(user):

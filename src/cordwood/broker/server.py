@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from cordwood.broker.storage.memory import Memory
     from cordwood.broker.trail.recorder import SecurityTrail
     from cordwood.cluster.registration import NoteEpoch
+    from cordwood.security.token_secrets import TokenSecrets
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -86,8 +87,16 @@ FEW_CONNECTIONS: Final = 500
 class Server:
     """A running broker, made by `start`. `failed` is done, with the reason, when the broker cannot go on."""
 
-    def __init__(self, settings: BrokerSettings, storage: Storage, tls: "TlsListeners | None" = None) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        storage: Storage,
+        tls: "TlsListeners | None" = None,
+        token_secrets: "TokenSecrets | None" = None,
+    ) -> None:
         self.settings = settings
+        self._token_secrets = token_secrets
+        """Those of delegation tokens; None: there are no such tokens."""
         self._tls = tls
         """The listeners with TLS; None: there are none."""
         self._tls_resources: TlsResources | None = None
@@ -148,8 +157,9 @@ class Server:
         find."""
         tls = _tls_listeners(settings)
         _check_key_files(settings)
+        token_secrets = _token_secrets(settings)
         storage = await Storage.open(settings, memory=memory)
-        server = cls(settings, storage, tls)
+        server = cls(settings, storage, tls, token_secrets)
         try:
             await server._start(before_listening, first_writes)
         except BaseException:
@@ -231,6 +241,7 @@ class Server:
             holder=serving,
             boot_ms=clocks.boot_ms,
             note_epoch=self._note_epochs(image) if clustered and not storage.in_memory else None,
+            token_key="" if self._token_secrets is None else self._token_secrets.fingerprint,
         )
         await writer.start(self.endpoints)
         follower.stopped.add_done_callback(self._metadata_lost)
@@ -269,6 +280,7 @@ class Server:
             seed=int.from_bytes(os.urandom(8), "big"),
             random_bytes=os.urandom,
             trail=self._trail,
+            token_secrets=self._token_secrets,
         )
         self._flusher = self._make_flusher()
         self.driver.drive(self.node, self._flusher, writer)
@@ -617,3 +629,14 @@ def _check_key_files(settings: BrokerSettings) -> None:
         from cordwood.broker.network.token_keys import check_key_files
 
         check_key_files(sources)
+
+
+def _token_secrets(settings: BrokerSettings) -> "TokenSecrets | None":
+    """The secrets of delegation tokens; None if there are none. Raises BadKeys."""
+    if not settings.delegation_token_secret_key_file:
+        return None
+    # Imported only if there are such tokens, to keep the start quick.
+    from cordwood.broker.storage.token_key_file import read_token_key
+    from cordwood.security.token_secrets import TokenSecrets
+
+    return TokenSecrets(read_token_key(settings.delegation_token_secret_key_file))

@@ -38,6 +38,15 @@ from cordwood.cluster.planner.placement import places
 from cordwood.cluster.planner.registration import plan_producer_ids
 from cordwood.cluster.planner.security.acls import AclAlteration, plan_create_acls, plan_delete_acls
 from cordwood.cluster.planner.security.quotas import EntityChange, QuotaAlteration, plan_alter_quotas
+from cordwood.cluster.planner.security.tokens import (
+    Change as TokenChange,
+)
+from cordwood.cluster.planner.security.tokens import (
+    TokenAlteration,
+    plan_change_token,
+    plan_create_token,
+    plan_remove_expired,
+)
 from cordwood.cluster.planner.security.users import UserAlteration, UserChange, plan_alter_users
 from cordwood.cluster.planner.topic_configs import text_weight
 from cordwood.cluster.planner.topics import (
@@ -54,6 +63,7 @@ from cordwood.cluster.registration import ALONE, LEASE_MS, BrokerRegistration, L
 from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, StoreFailure
 from cordwood.cluster.stores.leases import monotonic_ms
 from cordwood.model.acls import Acl
+from cordwood.model.delegation_tokens import DelegationToken
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
 from cordwood.model.quotas import Entity
@@ -94,8 +104,10 @@ class MetadataWriter:
         holder: LeaseHolder | None = None,
         boot_ms: Callable[[], int] = monotonic_ms,
         note_epoch: NoteEpoch | None = None,
+        token_key: str = "",
     ) -> None:
-        """`lease_ms`: the time by which the registration outlives the broker. `boot_ms` reads the boot clock."""
+        """`lease_ms`: the time by which the registration outlives the broker. `boot_ms` reads the boot clock.
+        `token_key`: the fingerprint of the key of delegation tokens; empty: the broker has none."""
         self.follower = follower
         self.image = follower.image
         self._store = store
@@ -110,6 +122,7 @@ class MetadataWriter:
             holder=holder,
             boot_ms=boot_ms,
             note_epoch=note_epoch,
+            token_key=token_key,
         )
         self._clustered = standing.clustered
         self.controller: Controller | None = None
@@ -456,6 +469,34 @@ class MetadataWriter:
             lambda wanted: plan_alter_users(self.image, wanted, secret),
             False,
         )
+
+    async def create_token(self, token: DelegationToken) -> DelegationToken | ProtocolError:
+        """Makes a delegation token."""
+        return await self._change_token(token.token_id, lambda: plan_create_token(self.image, token)) or token
+
+    async def change_token(self, token_id: str, change: TokenChange) -> DelegationToken | ProtocolError | None:
+        """Changes or removes a delegation token. Returns it as it is then; None: it is gone."""
+        return await self._change_token(token_id, lambda: plan_change_token(self.image, token_id, change))
+
+    async def _change_token(
+        self, token_id: str, plan: Callable[[], TokenAlteration]
+    ) -> DelegationToken | ProtocolError | None:
+        def planned(_: Sequence[None]) -> dict[str, TokenAlteration | ProtocolError]:
+            try:
+                return {token_id: plan()}
+            except ProtocolError as refusal:
+                return {token_id: refusal}
+
+        outcome = (await self._execution.in_slices([(token_id, None)], planned, False))[token_id]
+        return outcome if isinstance(outcome, ProtocolError) else outcome.token
+
+    async def remove_expired_tokens(self, now_ms: int) -> bool:
+        """Removes some of the delegation tokens that are over. True if there may be more. Raises StoreFailure."""
+        async with self._execution.one_at_a_time:
+            plans = list(plan_remove_expired(self.image, now_ms))
+            results = [await self._authority.attempt(plan) for plan in plans]
+            await self.follower.reach(max((result.revision for result in results), default=0))
+        return bool(plans)
 
     async def change_isr(self, changes: Sequence[IsrChange]) -> dict[tuple[TopicId, int], IsrOutcome]:
         """Changes in-sync sets of partitions that this broker leads; outcomes by topic id and partition."""

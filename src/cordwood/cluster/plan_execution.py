@@ -14,6 +14,7 @@ from cordwood.cluster.metadata.strays import StrayPartitions, Strays
 from cordwood.cluster.planner.configs import ConfigAlteration
 from cordwood.cluster.planner.security.acls import AclAlteration
 from cordwood.cluster.planner.security.quotas import QuotaAlteration
+from cordwood.cluster.planner.security.tokens import TokenAlteration
 from cordwood.cluster.planner.security.users import UserAlteration
 from cordwood.cluster.planner.store_transactions import Plan
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
@@ -35,6 +36,7 @@ Planned = TypeVar(
     UserAlteration,
     AclAlteration,
     QuotaAlteration,
+    TokenAlteration,
 )
 Name = TypeVar("Name", bound=Hashable)
 Item = TypeVar("Item")

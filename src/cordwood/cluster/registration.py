@@ -18,9 +18,11 @@ from uuid import UUID
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority, Fenced
 from cordwood.cluster.metadata.rows import (
+    BROKERS,
     CLUSTER_ID,
     IMPORT,
     METADATA_VERSION,
+    TOKEN_KEY,
     BrokerRow,
     Endpoint,
     LogEnd,
@@ -30,6 +32,7 @@ from cordwood.cluster.metadata.rows import (
 )
 from cordwood.cluster.metadata.versions import SUPPORTED, VersionRange, check_supported
 from cordwood.cluster.planner.registration import (
+    NOTHING_ELSE,
     Condition,
     RegisteredBroker,
     condition_of,
@@ -41,6 +44,8 @@ from cordwood.cluster.planner.registration import (
     plan_registration,
     plan_return,
 )
+from cordwood.cluster.planner.security.tokens import plan_token_key
+from cordwood.cluster.planner.store_transactions import StoreTxn
 from cordwood.cluster.stores.interface import (
     KeyValue,
     LeaseEnded,
@@ -51,7 +56,9 @@ from cordwood.cluster.stores.interface import (
     StoreWentBack,
 )
 from cordwood.cluster.stores.leases import monotonic_ms
+from cordwood.model.errors import BadKeys
 from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.token_settings import TOKEN_KEY_FILE
 
 logger = logging.getLogger("cordwood.cluster")
 
@@ -95,6 +102,10 @@ class NodeIdTaken(StoreFailure):
     """Another broker, with another data directory, is registered under the node id of this broker."""
 
 
+class OtherTokenKey(BadKeys):
+    """The brokers of the cluster make delegation tokens with another key."""
+
+
 class ImportUnderWay(StoreFailure):
     """An import has reserved the cluster, and has not given it its metadata yet."""
 
@@ -113,10 +124,13 @@ class BrokerRegistration:
         holder: LeaseHolder | None = None,
         boot_ms: Callable[[], int] = monotonic_ms,
         note_epoch: NoteEpoch | None = None,
+        token_key: str = "",
     ) -> None:
         """`lease_ms`: the time by which the registration outlives the broker. `boot_ms` reads the boot clock.
-        `note_epoch` notes a broker epoch, durably, before the broker registers in it."""
+        `note_epoch` notes a broker epoch, durably, before the broker registers in it. `token_key`: the fingerprint of
+        the key of delegation tokens; empty: the broker has none."""
         self._metadata_versions = metadata_versions
+        self._token_key = token_key
         self._note_epoch = note_epoch
         self._store = store
         self._authority = authority
@@ -138,7 +152,7 @@ class BrokerRegistration:
         ended and the store is an older copy."""
 
     async def start(self, settings: BrokerSettings, endpoints: Sequence[Endpoint], new_id: Callable[[], UUID]) -> None:
-        """Registers the broker. Raises StoreFailure, UnsupportedMetadata."""
+        """Registers the broker. Raises StoreFailure, UnsupportedMetadata, OtherTokenKey."""
         self._new_id = new_id
         await self._name_cluster(new_id)
         # The version is read before any row: a row of a newer version would be misread.
@@ -188,7 +202,8 @@ class BrokerRegistration:
             self._refuse_earlier(0 if epoch is None else int(epoch.value))
             condition = self._condition
             registration = self._registration._replace(unclean=self._unclean, key=key, **condition._asdict())
-            registered = plan_registration(broker_id, registration, epoch, lease, finalised)
+            same_key = await self._same_token_key()
+            registered = plan_registration(broker_id, registration, epoch, lease, finalised, same_key)
             if self._note_epoch is not None:
                 await self._note_epoch(registered.epoch, registers=True)
             if (await self._authority.commit(registered.plan, registers=True)).succeeded:
@@ -200,6 +215,24 @@ class BrokerRegistration:
         self._authority.registered(registered.epoch)
         if self._holder is not None:
             self._holder.registered(registered.epoch, key, sent_boot_ms)
+
+    async def _same_token_key(self) -> StoreTxn:
+        """Compares and writes the fingerprint of the key of delegation tokens. Another key takes the place of the
+        cluster's while no other broker is registered. Raises OtherTokenKey."""
+        if not self._token_key:
+            return NOTHING_ELSE
+        stored = await self._store.get(TOKEN_KEY)
+        if stored is not None and stored.value.decode() != self._token_key:
+            own = broker_key(self._authority.broker_id)
+            others = [item.key for item in (await self._store.list(BROKERS)).items if item.key != own]
+            if others:
+                raise OtherTokenKey(
+                    f"the cluster makes delegation tokens with another key than that of {TOKEN_KEY_FILE}: its "
+                    f"fingerprint is {stored.value.decode()}, and that of this broker's file {self._token_key}. Give "
+                    "all brokers the same file; to change the key, stop all of them before one starts with the new one"
+                )
+            logger.warning("the key of delegation tokens is another one: tokens that were made before are useless")
+        return plan_token_key(self._token_key, stored)
 
     def _refuse_earlier(self, stored: int) -> None:
         """Raises StoreWentBack if the store is behind the last registration of this process."""

@@ -206,8 +206,8 @@ class SettingsTooNew(EnvironmentFailure):
 
 
 class BadKeys(EnvironmentFailure):
-    """The keys by which tokens are verified (`sasl.oauthbearer.jwks.endpoint.url`) cannot be used; the message names
-    the file or the address, and the cure."""
+    """The keys by which tokens are verified (`sasl.oauthbearer.jwks.endpoint.url`), or by which delegation tokens are
+    made, cannot be used; the message names the file or the address, and the cure."""
 
 
 class DiskFull(StorageFailure):

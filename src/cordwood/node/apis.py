@@ -30,7 +30,7 @@ from cordwood.node.handlers.coordination import (
     transactions,
 )
 from cordwood.node.handlers.records import fetch, offsets_in_log, produce, producers
-from cordwood.node.handlers.security import acls, quotas, sasl, users
+from cordwood.node.handlers.security import acls, quotas, sasl, tokens, users
 from cordwood.node.requests.request import Handler, Served, served
 from cordwood.node.requests.rights import RIGHTS
 from cordwood.wire.apis import Api
@@ -65,6 +65,7 @@ _DECLARED: tuple[Handler[Any], ...] = (
     *describing_node.HANDLERS,
     *sasl.HANDLERS,
     *users.HANDLERS,
+    *tokens.HANDLERS,
 )
 
 SERVED: dict[int, Api] = {handler.api.key: handler.api for handler in _DECLARED if handler.api.key in RIGHTS}
@@ -99,6 +100,7 @@ class Rooms(
     acls.AclRooms,
     quotas.QuotaRooms,
     users.UserRooms,
+    tokens.TokenRooms,
     Protocol,
 ):
     """The rooms that handlers ask for, all of them together: a node."""
@@ -133,6 +135,7 @@ def served_by(node: Rooms, trail: Trail | None = None) -> dict[int, Served]:
         **served(node, describing_node.HANDLERS),
         **served(node, sasl.HANDLERS),
         **served(node, users.HANDLERS),
+        **served(node, tokens.HANDLERS),
     }
     served_here = {key: each for key, each in found.items() if key in SERVED}
     if trail is None:

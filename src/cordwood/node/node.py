@@ -96,10 +96,12 @@ from cordwood.node.requests.router import Router
 from cordwood.node.requests.told_brokers import ToldBrokers
 from cordwood.node.requests.wide_requests import WideRequests
 from cordwood.node.security.authentications import Authentications
+from cordwood.node.security.delegation_tokens import DelegationTokens
 from cordwood.replication.throttle import Throttle
 from cordwood.wire.requests import RequestHeader
 
 if TYPE_CHECKING:
+    from cordwood.security.token_secrets import TokenSecrets
     from cordwood.security.trail.port import Trail
 
 
@@ -122,8 +124,9 @@ class Node:
         apart: RecordWork = HERE,
         census: Census | None = None,
         trail: Trail | None = None,
+        token_secrets: TokenSecrets | None = None,
     ) -> None:
-        """`random_bytes`: bytes that nobody can foresee. `trail`: hears of changes, refusals and log-ins."""
+        """`random_bytes`: bytes that nobody can foresee. `trail` hears of changes, refusals and log-ins."""
         self.image = image
         self.serving = serving
         self.logs = logs
@@ -234,7 +237,8 @@ class Node:
             loop, image, logs, hosted, self.groups, self.hot_keys, reports, self.watch_reports, topic_traffic
         )
 
-        self.authentications = Authentications(loop, image, random_bytes, trail)
+        self.delegation_tokens = DelegationTokens(loop, image, reports, token_secrets)
+        self.authentications = Authentications(loop, image, random_bytes, self.delegation_tokens, trail)
         self.catching_up = CatchingUp(loop, image)
         self.wide_requests = WideRequests(loop.turns)
         served = served_by(self, trail)
@@ -256,6 +260,7 @@ class Node:
             # The moves resume later: the node is not driven yet.
             self.loop.timers.at(now.boot_ms, lambda _: self.log_moves.resume(logs.undone_moves))
         self.in_sync_changes.schedule(now)
+        self.delegation_tokens.schedule()
 
     # The view of the driver
 
@@ -359,6 +364,7 @@ class Node:
         if delta.access_changed:
             self.access.image_changed(now.wall_ms)
             self.quotas.image_changed()
+            self.delegation_tokens.image_changed()
         if delta.brokers_changed:
             self.told_brokers.brokers_changed()
             self.near_reads.brokers_changed()

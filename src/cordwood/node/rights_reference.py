@@ -22,6 +22,8 @@ An embedded broker's `broker.log` belongs to the process that made it and asks n
 
 - The right after "or" does as well.
 - *Left out*: the answer is as if the resource did not exist.
+- Delegation tokens are renewed and ended by their owners, requesters and renewers alone, who may describe them, too.
+  For tokens of others a rule is needed: without an authorizer, and in its dry run, nobody has this right.
 - Keys from 10000 on are Cordwood's own. A family of transactions is the transactional id `family:NAME`.
 
 | key | API | versions | operation | on | without it |

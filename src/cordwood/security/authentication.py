@@ -4,6 +4,7 @@
     SaslAuthenticate  `take`       the peer's messages, one to three, as the mechanism has them
                       `checked`    a password of PLAIN was compared, outside of the loop
                       `verified`   a token of OAUTHBEARER was verified, outside of the loop
+                      `keyed`      the keys of a delegation token were found, outside of the loop
 
 A connection that has proved its user may do so again (KIP-368), as the same user and by the same mechanism. Anything
 out of order, and any failure, ends the authentication: the connection is closed, and its peer has to begin anew.
@@ -18,7 +19,7 @@ from cordwood.model.credentials import OAUTHBEARER, PLAIN, SCRAM_NAMES, ScramMec
 from cordwood.model.errors import ErrorCode
 from cordwood.model.state_tables import Moves, State
 from cordwood.security.bearer import INVALID_TOKEN, parse_bearer
-from cordwood.security.exchange import Challenge, PasswordClaim, Proof, Step, TokenClaim, Unproven
+from cordwood.security.exchange import Challenge, DelegationClaim, PasswordClaim, Proof, Step, TokenClaim, Unproven
 from cordwood.security.plain import parse_plain
 from cordwood.security.scram import FoundKeys, ScramExchange
 
@@ -27,6 +28,7 @@ class Stage(State):
     BEGINNING = "the peer has named no mechanism"
     EXCHANGING = "the peer has named a mechanism"
     CHECKING = "a password or a token is being checked"
+    KEYING = "the keys of the delegation token are being found by which the peer wants to log in"
     REJECTED = "the peer has been told that its token is not taken, and has to answer that (RFC 7628)"
     PROVEN = "the peer has proved who it is"
     ENDED = "the peer failed, or sent something out of order"
@@ -36,13 +38,23 @@ AUTHENTICATION_MOVES: Final = Moves(
     "authentication",
     {
         Stage.BEGINNING: set(),
-        Stage.EXCHANGING: {Stage.BEGINNING, Stage.PROVEN},
+        Stage.EXCHANGING: {Stage.BEGINNING, Stage.KEYING, Stage.PROVEN},
         Stage.CHECKING: {Stage.EXCHANGING},
+        Stage.KEYING: {Stage.EXCHANGING},
         Stage.REJECTED: {Stage.CHECKING},
         Stage.PROVEN: {Stage.EXCHANGING, Stage.CHECKING},
-        Stage.ENDED: {Stage.BEGINNING, Stage.EXCHANGING, Stage.CHECKING, Stage.REJECTED, Stage.PROVEN},
+        Stage.ENDED: {
+            Stage.BEGINNING,
+            Stage.EXCHANGING,
+            Stage.CHECKING,
+            Stage.KEYING,
+            Stage.REJECTED,
+            Stage.PROVEN,
+        },
     },
 )
+
+_MAY_CHOOSE: Final = frozenset({Stage.BEGINNING, Stage.PROVEN})
 
 FindKeys = Callable[[str, ScramMechanism], FoundKeys]
 
@@ -71,7 +83,7 @@ class Authentication:
         self.chosen = ""
         """The mechanism of the exchange that is under way, or was the last; empty: none was chosen."""
         self.claimed = ""
-        """The user that the peer says it is, in this exchange or the last."""
+        """The user that the peer says it is, or the id of its delegation token, in this exchange or the last."""
         self._exchange: ScramExchange | None = None
         self._claim: PasswordClaim | TokenClaim | None = None
         self._rejected = ""
@@ -79,7 +91,7 @@ class Authentication:
 
     def choose(self, mechanism: str, nonce: str) -> None:
         """Begins an exchange. `nonce` is for this exchange alone, and nobody can foresee it. Raises Refused."""
-        if self.stage not in AUTHENTICATION_MOVES.previous[Stage.EXCHANGING]:
+        if self.stage not in _MAY_CHOOSE:
             raise self._out_of_order("a SaslHandshake came while another mechanism was under way")
         if mechanism not in self._mechanisms:
             told = f"The listener takes the SASL mechanisms {', '.join(self._mechanisms)}."
@@ -113,6 +125,8 @@ class Authentication:
                 self._claim = step
                 self.claimed = step.user
                 self._move(Stage.CHECKING)
+            case DelegationClaim():
+                self._move(Stage.KEYING)
         return step
 
     def _step(self, token: bytes) -> Step:
@@ -121,6 +135,13 @@ class Authentication:
             self.claimed = self._exchange.user
             return step
         return parse_bearer(token) if self.chosen == OAUTHBEARER else parse_plain(token)
+
+    def keyed(self, found: FoundKeys) -> Challenge:
+        """Goes on with the keys of a delegation token."""
+        assert self.stage is Stage.KEYING
+        assert self._exchange is not None
+        self._move(Stage.EXCHANGING)
+        return self._exchange.keyed(found)
 
     def checked(self, *, is_password: bool) -> Proof:
         """Ends the check of a password. Raises Refused."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cordwood.model.credentials import ScramMechanism
+
 
 class Challenge(NamedTuple):
     """The client has to answer this."""
@@ -34,6 +36,13 @@ class TokenClaim(NamedTuple):
         return f"TokenClaim({self.user!r})"
 
 
+class DelegationClaim(NamedTuple):
+    """A client's claim to have a delegation token, by SCRAM: the keys of the token are made outside of the loop."""
+
+    token_id: str
+    mechanism: ScramMechanism
+
+
 class Proof(NamedTuple):
     """The client has proved that it is this user."""
 
@@ -44,6 +53,8 @@ class Proof(NamedTuple):
     """The groups that the identity provider puts the user in."""
     ends_ms: int | None = None
     """The end of the proof on the wall clock; None: it has none."""
+    token_id: str = ""
+    """The delegation token by which the client proved itself; empty: none."""
 
 
 class Unproven(Exception):
@@ -54,4 +65,4 @@ class UnknownKey(Unproven):
     """The token may be good, and is signed by a key that the broker does not know yet."""
 
 
-Step = Challenge | PasswordClaim | TokenClaim | Proof
+Step = Challenge | PasswordClaim | TokenClaim | DelegationClaim | Proof

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from cordwood.model.credentials import ScramKeys, ScramMechanism
-from cordwood.security.exchange import Challenge, Proof, Unproven
+from cordwood.security.exchange import Challenge, DelegationClaim, Proof, Unproven
 
 _TOKENAUTH: Final = "tokenauth"
 """Kafka's extension: the user name is the id of a delegation token."""
@@ -33,10 +33,21 @@ _EXTENSION: Final = re.compile(r"[A-Za-z]+=[^\0=,][^\0,]*")
 _ESCAPES: Final = {"=2C": ",", "=3D": "="}
 
 
+class Grant(NamedTuple):
+    """The user as whom the holder of a delegation token acts, and until when."""
+
+    user: str
+    groups: tuple[str, ...]
+    """Names, as an identity provider gave them."""
+    ends_ms: int
+
+
 class FoundKeys(NamedTuple):
     keys: ScramKeys
     is_known: bool
-    """False: there is no such user, and the keys are made up."""
+    """False: there is no such user or token, and the keys are made up."""
+    grant: Grant | None = None
+    """The keys are those of a delegation token; None: a user's."""
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
@@ -62,32 +73,45 @@ def is_password(mechanism: ScramMechanism, password: str, found: FoundKeys) -> b
 
 
 class ScramExchange:
-    """One exchange: the client's first message, then its final message. No third message is taken."""
+    """One exchange: the client's first message, then its final message. No third message is taken. Where the first one
+    names a delegation token, the driver has to find the keys (`keyed`) before there is a challenge."""
 
     def __init__(self, mechanism: ScramMechanism, find: Callable[[str, ScramMechanism], FoundKeys], nonce: str) -> None:
         """`nonce` is the broker's part of the nonce: nobody may foresee it."""
         self.mechanism = mechanism
         self._find = find
         self._nonce = nonce
+        self._first: ClientFirst | None = None
         self._asked: _Asked | None = None
 
     @property
     def user(self) -> str:
-        """The user that the client says it is; empty before its first message."""
-        return "" if self._asked is None else self._asked.first.user
+        """The user that the client says it is, or the id of its token; empty before its first message."""
+        return "" if self._first is None else self._first.user
 
-    def take(self, token: bytes) -> Challenge | Proof:
+    def take(self, token: bytes) -> Challenge | DelegationClaim | Proof:
         """The answer to the client's next message. Raises Unproven."""
         text = _text(token)
-        if self._asked is None:
-            first = parse_first(text)
-            found = self._find(first.user, self.mechanism)
-            nonce = first.nonce + self._nonce
-            salt = b64encode(found.keys.salt).decode()
-            challenge = f"r={nonce},s={salt},i={found.keys.iterations}"
-            self._asked = _Asked(first, found, nonce, challenge)
-            return Challenge(challenge.encode())
+        if self._first is None:
+            first = self._first = parse_first(text)
+            if first.by_token:
+                return DelegationClaim(first.user, self.mechanism)
+            return self._challenge(first, self._find(first.user, self.mechanism))
+        assert self._asked is not None, "the keys have to be found before the next message is taken"
         return self._prove(self._asked, text)
+
+    def keyed(self, found: FoundKeys) -> Challenge:
+        """The answer to the client's first message, after the keys of its token were found."""
+        assert self._first is not None
+        assert self._asked is None
+        return self._challenge(self._first, found)
+
+    def _challenge(self, first: ClientFirst, found: FoundKeys) -> Challenge:
+        nonce = first.nonce + self._nonce
+        salt = b64encode(found.keys.salt).decode()
+        challenge = f"r={nonce},s={salt},i={found.keys.iterations}"
+        self._asked = _Asked(first, found, nonce, challenge)
+        return Challenge(challenge.encode())
 
     def _prove(self, asked: _Asked, text: str) -> Proof:
         """The client's proof, and the broker's own for the client. Raises Unproven."""
@@ -105,9 +129,17 @@ class ScramExchange:
         client_key = bytes(one ^ other for one, other in zip(final.proof, signature, strict=True))
         is_proven = hmac.compare_digest(hashlib.new(mechanism.hash_name, client_key).digest(), keys.stored_key)
         verifier = b64encode(_hmac(mechanism, keys.server_key, message))
+        grant, last = asked.found.grant, b"v=" + verifier
         if not is_proven or not asked.found.is_known:
+            if asked.first.by_token:
+                raise Unproven(
+                    "the secret of the delegation token is wrong, or the token is over, or there never was one"
+                )
             raise Unproven("the password is wrong, or there is no such user")
-        return Proof(asked.first.user, b"v=" + verifier)
+        if asked.first.by_token:
+            assert grant is not None
+            return Proof(grant.user, last, grant.groups, grant.ends_ms, asked.first.user)
+        return Proof(asked.first.user, last)
 
 
 class ClientFirst(NamedTuple):
@@ -118,6 +150,8 @@ class ClientFirst(NamedTuple):
     """The message without its header."""
     user: str
     nonce: str
+    by_token: bool = False
+    """The user name is the id of a delegation token."""
 
 
 class _ClientFinal(NamedTuple):
@@ -149,13 +183,14 @@ def parse_first(text: str) -> ClientFirst:
     name, nonce, *extensions = bare.split(",") if "," in bare else (bare, "")
     if not name.startswith("n=") or not nonce.startswith("r=") or not _NONCE.fullmatch(nonce, 2):
         raise Unproven("the first message has no user name or no nonce")
-    _check_extensions(extensions)
+    known = _check_extensions(extensions)
     user = _unescaped(name[2:])
     if not user:
         raise Unproven("the user name is empty")
     if authzid and _unescaped(authzid[2:]) not in ("", user):
         raise Unproven("the client requested an authorization id that is different from the user name")
-    return ClientFirst(f"{flag},{authzid},", bare, user, nonce[2:])
+    by_token = known.get(_TOKENAUTH, "").lower() == "true"
+    return ClientFirst(f"{flag},{authzid},", bare, user, nonce[2:], by_token)
 
 
 def _parse_final(text: str) -> _ClientFinal:
@@ -168,14 +203,12 @@ def _parse_final(text: str) -> _ClientFinal:
     return _ClientFinal(_from_base64(binding[2:]), nonce[2:], without_proof, _from_base64(proof))
 
 
-def _check_extensions(extensions: list[str]) -> None:
-    """Skips extensions that are not known, as RFC 5802 has it."""
+def _check_extensions(extensions: list[str]) -> dict[str, str]:
+    """The extensions, by name. Nobody minds those that are not known, as RFC 5802 has it."""
     for extension in extensions:
         if not _EXTENSION.fullmatch(extension):
             raise Unproven("an extension is not NAME=VALUE")
-        name, _, value = extension.partition("=")
-        if name == _TOKENAUTH and value.lower() == "true":
-            raise Unproven("delegation tokens are not served here")
+    return dict(extension.split("=", 1) for extension in extensions)
 
 
 def _text(token: bytes) -> str:

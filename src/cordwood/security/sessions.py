@@ -38,6 +38,8 @@ class Session(NamedTuple):
     """How the peer proved who it is; None: it was not asked."""
     ends_ms: int | None = None
     """The end on the boot clock; None: the session lasts as long as its connection."""
+    token_id: str = ""
+    """The delegation token by which the peer logged in; empty: it did not by one."""
 
     def is_over(self, now_ms: int) -> bool:
         """True if the peer may only say who it is, for the first time or again."""
@@ -52,7 +54,9 @@ class Session(NamedTuple):
         if proof.ends_ms is not None:
             ends.append(now.boot_ms + proof.ends_ms - now.wall_ms)
         principal = Principal("User", proof.user, tuple(f"Group:{name}" for name in proof.groups))
-        return self._replace(principal=principal, mechanism=mechanism, ends_ms=min(ends, default=None))
+        return self._replace(
+            principal=principal, mechanism=mechanism, ends_ms=min(ends, default=None), token_id=proof.token_id
+        )
 
 
 def session_at(entrance: Entrance, host: str) -> Session:

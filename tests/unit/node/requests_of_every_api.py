@@ -218,6 +218,12 @@ def _requests_of(key: ApiKey, version: int, names: Names) -> list[Values]:
             everybody = [{"entity_type": "user", "entity_name": None}]
             bound = [{"key": "producer_byte_rate", "value": 1e9, "remove": False}]
             return [{"entries": [{"entity": everybody, "ops": bound}], "validate_only": False}]
+        case ApiKey.CREATE_DELEGATION_TOKEN:
+            # Before version 3 everybody is the owner himself, and needs no right.
+            owner = {"owner_principal_type": "User", "owner_principal_name": "alice"}
+            return [{"renewers": [], "max_lifetime_ms": -1, **owner}] if version >= 3 else []
+        case ApiKey.DESCRIBE_DELEGATION_TOKEN:
+            return [{"owners": None}]
         case ApiKey.DESCRIBE_NODE:
             return [{"most_clients": 10}]
     return [{}]

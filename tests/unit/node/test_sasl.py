@@ -31,10 +31,9 @@ def asking(*mechanisms: str, session_ms: int = 0) -> Entrance:
     return Entrance("USERS", Callers.CLIENTS, Asks(mechanisms or SASL_MECHANISMS, session_ms))
 
 
-@pytest.fixture
-def world() -> Iterator[World]:
+def world_with_users(settings: dict[str, str] | None = None) -> World:
     """A broker with the users alice and bob."""
-    world = World(seed=1).start()
+    world = World(seed=1, settings=settings).start()
     create_topic(world, "orders", 1)
     upsertions = [
         {
@@ -50,6 +49,12 @@ def world() -> Iterator[World]:
     answer = world.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, deletions=[], upsertions=upsertions)
     assert {each.error_code for each in answer.results} == {0}
     world.network.entrance = asking()
+    return world
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = world_with_users()
     yield world
     world.kill()
 

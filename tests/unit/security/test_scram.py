@@ -7,8 +7,8 @@ from base64 import b64decode, b64encode
 import pytest
 
 from cordwood.model.credentials import ScramKeys, ScramMechanism
-from cordwood.security.exchange import Challenge, Proof, Unproven
-from cordwood.security.scram import FoundKeys, ScramExchange, is_password, make_keys, parse_first
+from cordwood.security.exchange import Challenge, DelegationClaim, Proof, Unproven
+from cordwood.security.scram import FoundKeys, Grant, ScramExchange, is_password, make_keys, parse_first
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -18,6 +18,9 @@ FIRST = f"n,,n=user,r={CLIENT_NONCE}".encode()
 CHALLENGE = f"r={CLIENT_NONCE}{BROKER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
 FINAL = f"c=biws,r={CLIENT_NONCE}{BROKER_NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode()
 VERIFIER = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+GRANT = Grant("alice", ("traders",), 77)
 
 
 def exchange(mechanism: ScramMechanism = SHA_256, *, is_known: bool = True) -> ScramExchange:
@@ -32,6 +35,7 @@ def final_message(
     binding: bytes = b"n,,",
     user: str = "user",
     before_nonce: str = "",
+    extensions: str = "",
 ) -> bytes:
     """The final message of a client that computes its proof by the RFC, in other words than ours."""
     fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
@@ -39,7 +43,7 @@ def final_message(
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), b64decode(fields["s"]), int(fields["i"]))
     client_key = hmac.digest(salted, b"Client Key", digest)
     bare = f"c={b64encode(binding).decode()},r={before_nonce}{fields['r']}"
-    message = f"n={user},r={CLIENT_NONCE},{challenge.decode()},{bare}".encode()
+    message = f"n={user},r={CLIENT_NONCE}{extensions},{challenge.decode()},{bare}".encode()
     signature = hmac.digest(hashlib.new(digest, client_key).digest(), message, digest)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
     return f"{bare},p={b64encode(proof).decode()}".encode()
@@ -111,10 +115,38 @@ def test_an_authorization_id_has_to_be_the_user() -> None:
         parse_first("n,a=other,n=user,r=x")
 
 
-def test_extensions_are_skipped_and_delegation_tokens_refused() -> None:
-    assert parse_first("n,,n=user,r=x,tokenauth=false,ext=1").nonce == "x"
-    with pytest.raises(Unproven, match="delegation tokens"):
-        parse_first("n,,n=user,r=x,tokenauth=true")
+def test_extensions_are_skipped_but_for_that_of_delegation_tokens() -> None:
+    assert not parse_first("n,,n=user,r=x,tokenauth=false,ext=1").by_token
+    assert parse_first("n,,n=user,r=x,ext=1,tokenauth=True").by_token
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+def test_the_holder_of_a_token_is_proved_as_its_owner(mechanism: ScramMechanism) -> None:
+    keys = make_keys(mechanism, "the secret", SALT, 4096)
+    for found, password, is_owner in [
+        (FoundKeys(keys, is_known=True, grant=GRANT), "the secret", True),
+        (FoundKeys(keys, is_known=True, grant=GRANT), "another", False),
+        (FoundKeys(keys, is_known=False), "the secret", False),
+    ]:
+        server = exchange(mechanism)
+        assert server.take(FIRST + b",tokenauth=true") == DelegationClaim("user", mechanism)
+        final = final_message(mechanism, password, server.keyed(found).token, extensions=",tokenauth=true")
+        if is_owner:
+            proof = server.take(final)
+            assert isinstance(proof, Proof)
+            assert (proof.user, proof.groups, proof.ends_ms, proof.token_id) == ("alice", ("traders",), 77, "user")
+        else:
+            with pytest.raises(Unproven, match="delegation token"):
+                server.take(final)
+
+
+def test_a_final_message_without_the_extension_does_not_prove_a_token() -> None:
+    """The extension is part of what the proof signs: nobody can add or drop it on the way."""
+    server = exchange()
+    server.take(FIRST + b",tokenauth=true")
+    challenge = server.keyed(FoundKeys(make_keys(SHA_256, "secret", SALT, 4096), is_known=True, grant=GRANT))
+    with pytest.raises(Unproven):
+        server.take(final_message(SHA_256, "secret", challenge.token))
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from cordwood.cluster.metadata.rows import (
     PARTITIONS,
     QUOTAS,
     STORAGE_IDS,
+    TOKENS,
     TOPIC_CONFIGS,
     TOPIC_NAMES,
     TOPICS,
@@ -47,6 +48,7 @@ from cordwood.cluster.metadata.rows import (
     decode_topic,
 )
 from cordwood.cluster.metadata.strays import StrayPartitions, Strays, StrayTopic
+from cordwood.cluster.metadata.tokens import TokenTable
 from cordwood.cluster.metadata.tombstones import Tombstone, decode_tombstone
 from cordwood.cluster.metadata.topics import NOTHING, StoredTopic, topic_image
 from cordwood.cluster.metadata.topics import TopicChange as TopicChange
@@ -84,7 +86,7 @@ class ImageDelta:
     broker_settings_changed: bool = False
     evidence_changed: bool = False
     access_changed: bool = False
-    """Rules of access or quotas changed."""
+    """Rules of access, quotas or delegation tokens changed."""
     registered: frozenset[int] = frozenset()
     """Brokers whose broker epoch or fence changed. Leaderships that depend on these epochs are not in `changed`."""
 
@@ -144,6 +146,7 @@ class ClusterImage:
         self.users = UserTable()
         self.acls = AclTable()
         self.quotas = QuotaTable()
+        self.tokens = TokenTable()
         self.partition_count = 0
         """The number of partitions of all topics."""
         self.problems: list[str] = []
@@ -308,6 +311,7 @@ class ClusterImage:
         if self.acls.last_change.revision:
             yield ACLS_CHANGED
         yield from (QUOTAS + quota_id for quota_id in self.quotas.mod_revisions)
+        yield from (TOKENS + token_id for token_id in (*self.tokens.rows, *self.tokens.foreign))
         yield from (USERS + name for name in self.users.rows)
         if self.users.secret:
             yield USERS_SECRET
@@ -393,6 +397,9 @@ class ClusterImage:
                 self.acls.last_change = LastChange(int(event.value or 0), event.mod_revision)
             case "quotas":
                 self.quotas.take(rest, event.value, event.mod_revision)
+                touched.access = True
+            case "tokens":
+                self.tokens.take(rest, event.value, event.mod_revision)
                 touched.access = True
             case "users":
                 self.users.take(rest, event.value, event.mod_revision)

@@ -32,6 +32,9 @@ Keys, relative to the cluster:
     users_secret                    random bytes, from which the answers for unknown users are made; written with the
                                     first user
     quotas/<digest>                 the quotas of an entity: a user, a client id, an address, a default (quotas.py)
+    tokens/<id>                     a delegation token, without its secret (tokens.py)
+    token_key                       the fingerprint of the key of delegation tokens; written with each registration of a
+                                    broker that has the key
     producer_id_block               the first producer id that was never handed out
     import                          the id of the import that made the cluster of a single broker's directory; without
                                     cluster_id the import is under way, and no broker may start
@@ -73,6 +76,8 @@ ACLS_CHANGED = "acls_changed"
 USERS = "users/"
 USERS_SECRET = "users_secret"
 QUOTAS = "quotas/"
+TOKENS = "tokens/"
+TOKEN_KEY = "token_key"
 
 
 class DamagedMetadata(EnvironmentFailure):
@@ -282,6 +287,10 @@ def user_key(name: str) -> str:
 
 def quota_key(quota_id: str) -> str:
     return QUOTAS + quota_id
+
+
+def token_row_key(token_id: str) -> str:
+    return TOKENS + token_id
 
 
 def topic_name_key(name: str) -> str:

@@ -21,8 +21,8 @@ FIRST_VERSION = 1
 SHORT_PARTITION_ROWS = 2
 """From this version on rows of partitions leave out the fields that have their default values."""
 SECURITY_ROWS = 3
-"""From this version on there may be rows of users, of access control lists and of quotas. A broker of an older version
-would skip them, and serve everybody."""
+"""From this version on there may be rows of users, of access control lists, of quotas and of delegation tokens. A
+broker of an older version would skip them, and serve everybody."""
 
 RELEASES = {1: "builds before 0.1.0", 2: "0.1.0", 3: "0.1.0"}
 """The first release that writes each version."""
@@ -76,7 +76,7 @@ def check_supported(finalised: int, supported: VersionRange) -> None:
 
 
 def check_security_rows(finalised: int, what: str) -> None:
-    """Refuses rows of users, rules and quotas while a broker of an older version may be in the cluster. Raises
+    """Refuses rows of users, rules, quotas and tokens while a broker of an older version may be in the cluster. Raises
     ProtocolError."""
     if finalised < SECURITY_ROWS:
         raise ProtocolError(

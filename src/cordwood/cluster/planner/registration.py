@@ -1,6 +1,6 @@
 """Plans of the durable counters, a broker's epoch and blocks of producer ids, and of the cluster's id."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cordwood.cluster.metadata.image import ControllerImage
 from cordwood.cluster.metadata.rows import (
@@ -42,6 +42,9 @@ PRODUCER_IDS_PER_BLOCK = 1000
 PRODUCER_IDS_PER_MS = 1000
 """A block has more ids than any broker hands out, so the counter stays behind the clock. Ids are below 2^53 until the
 year 2255."""
+
+
+NOTHING_ELSE: Final = StoreTxn((), ())
 
 
 class Condition(NamedTuple):
@@ -89,11 +92,12 @@ def plan_registration(
     epoch: KeyValue | None,
     lease: int = 0,
     finalised: KeyValue | None = None,
+    together: StoreTxn = NOTHING_ELSE,
 ) -> RegisteredBroker:
     """Raises the broker's epoch, and replaces its row by `registration` in that epoch, for as long as the lease lives.
 
     `epoch` and `finalised` are the keys of the epoch and of the metadata version as they were read: no other version
-    may be finalised before the broker's range can be seen.
+    may be finalised before the broker's range can be seen. `together`: what else is compared and written.
 
     The new broker epoch raises the leader epoch of every partition that the broker leads, without a write
     (docs/decisions/leader-epochs.md).
@@ -103,8 +107,8 @@ def plan_registration(
     row = Put(broker_key(broker_id), encode_broker(registration._replace(epoch=new_epoch)), lease)
     same_version = () if finalised is None else (unchanged_since(finalised),)
     commit = StoreTxn(
-        (absent(key) if epoch is None else unchanged_since(epoch), *same_version),
-        (Put(key, b"%d" % new_epoch), row),
+        (absent(key) if epoch is None else unchanged_since(epoch), *same_version, *together.compares),
+        (Put(key, b"%d" % new_epoch), row, *together.operations),
     )
     # No other registration has the incarnation.
     return RegisteredBroker(new_epoch, row, Plan((), commit, happened=(has_value(row.key, row.value),)))

@@ -36,6 +36,7 @@ from cordwood.model.settings.sasl_settings import BrokersLogIn, SaslSettings, br
 from cordwood.model.settings.setting import InvalidSetting, Setting, attribute_values, settings_of, table
 from cordwood.model.settings.storage_settings import StorageSettings, directories_in
 from cordwood.model.settings.tls_settings import ListenerTls, TlsSettings, tls_of
+from cordwood.model.settings.token_settings import DelegationTokenSettings
 from cordwood.model.settings.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
 from cordwood.model.settings.trail_settings import AUTOMATIC, TrailSettings
 from cordwood.model.token_trust import KeySource
@@ -67,6 +68,7 @@ class BrokerSettings(
     TlsSettings,
     SaslSettings,
     OAuthSettings,
+    DelegationTokenSettings,
     AuthorizerSettings,
     QuotaSettings,
     StorageSettings,

@@ -158,6 +158,11 @@ class Judge:
     def may(self, operation: Operation, kind: ResourceKind, name: str = THE_CLUSTER) -> bool:
         return True
 
+    def is_granted(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
+        """True if a rule grants this to the principal. Where nobody asks for rights, or in a dry run, a token would let
+        its holder act as somebody else long after rights are asked for: so nobody has it without a rule."""
+        return False
+
     def may_see_topic(self, name: str) -> bool:
         """True if the principal may know that there is such a topic."""
         return True
@@ -237,6 +242,9 @@ class Asking(Judge):
             self._allowed_at = self.rules.revision
         if len(self._allowed) < MOST_ALLOWED:
             self._allowed.add(question)
+
+    def is_granted(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
+        return Asking.may(self, operation, kind, name)
 
     def may_see_topic(self, name: str) -> bool:
         return self._allows(Operation.DESCRIBE, ResourceKind.TOPIC, name)

@@ -19,6 +19,9 @@ from cordwood.wire.apis import APIS, Api, ApiKey
 from cordwood.wire.encoding.bad_messages import AnswerTooLarge
 from cordwood.wire.requests import RequestHeader, begin_response, decode_in_steps, decode_request
 
+if TYPE_CHECKING:
+    from cordwood.security.trail.port import Changed
+
 NARROW_BYTES = 2 * 1024
 """Requests of at most this many bytes are decoded in one go: an element takes a byte or more."""
 
@@ -70,8 +73,8 @@ class Request(Generic[Served_co]):
         """Takes these steps in later turns, after the handler has returned."""
         self._turns.add(self.reply, steps)
 
-    def created_topic(self, name: str) -> None:
-        """Says that the request created a topic of which its answer tells the same as of any other."""
+    def changed(self, changed: Changed) -> None:
+        """Says what the request changed, of which its answer tells the same as of any other, or nothing."""
 
     def let_go_of_frame(self) -> None:
         """Frees the network's buffer: the request may wait for minutes."""

@@ -68,6 +68,9 @@ def _cluster(operation: Operation, of: str = "", without: Without = Without.REFU
 NOBODY_IS_ASKED: Final[Rights] = ()
 """A peer may ask this before it has said who it is, or learns nothing but its own rights."""
 
+ONLY_OWN_TOKENS: Final[Rights] = ()
+"""Owners, requesters and renewers of a delegation token may do this, and nobody else by any right."""
+
 _FAMILY = "the transactional id `family:NAME`"
 _BY_A_BROKER = "asked by a follower"
 
@@ -136,6 +139,17 @@ RIGHTS: Final[Mapping[int, Rights]] = {
     ApiKey.END_TXN: (_transaction(Operation.WRITE),),
     ApiKey.WRITE_TXN_MARKERS: (_cluster(Operation.CLUSTER_ACTION).or_else(Operation.ALTER, ResourceKind.CLUSTER),),
     ApiKey.TXN_OFFSET_COMMIT: (_transaction(Operation.WRITE), _group(Operation.READ), _topics(Operation.READ)),
+    ApiKey.CREATE_DELEGATION_TOKEN: (
+        Right(
+            Operation.CREATE_TOKENS, ResourceKind.USER, "the owner `User:NAME`, if it is another user", Without.REFUSED
+        ),
+    ),
+    ApiKey.RENEW_DELEGATION_TOKEN: ONLY_OWN_TOKENS,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: ONLY_OWN_TOKENS,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (
+        Right(Operation.DESCRIBE, ResourceKind.DELEGATION_TOKEN, "each token of others, or else", Without.LEFT_OUT),
+        Right(Operation.DESCRIBE_TOKENS, ResourceKind.USER, "the owner `User:NAME` of each", Without.LEFT_OUT),
+    ),
     ApiKey.DESCRIBE_ACLS: (_cluster(Operation.DESCRIBE),),
     ApiKey.CREATE_ACLS: (_cluster(Operation.ALTER),),
     ApiKey.DELETE_ACLS: (_cluster(Operation.ALTER),),

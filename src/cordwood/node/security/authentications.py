@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cordwood.cluster.metadata.image import ClusterImage
-from cordwood.model.credentials import ScramMechanism
+from cordwood.model.credentials import MIN_ITERATIONS, USUAL_SHAPE, ScramMechanism
 from cordwood.model.moment import Moment
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.ports import Frame, Reply
 from cordwood.node.loop.timers import Timer
+from cordwood.node.security.delegation_tokens import DelegationTokens
 from cordwood.node.security.proof_checks import ProofChecks
 from cordwood.node.security.token_keys import TokenKeys
 
 if TYPE_CHECKING:
+    from cordwood.model.credentials import ScramKeys
     from cordwood.security.authentication import Authentication, Refused
-    from cordwood.security.exchange import PasswordClaim, Proof, TokenClaim, Unproven
+    from cordwood.security.exchange import DelegationClaim, PasswordClaim, Proof, TokenClaim, Unproven
     from cordwood.security.key_sets import KeySet
     from cordwood.security.scram import FoundKeys
     from cordwood.security.trail.port import Trail
@@ -35,6 +37,7 @@ _REFUSED: Final = "refused"
 _NO_MECHANISM: Final = "none"
 """In place of a mechanism that the listener does not take, or that the peer never named."""
 _NONCE_BYTES: Final = 24
+_TOKEN_ID_BYTES: Final = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -51,9 +54,11 @@ class Authentications:
         loop: Loop,
         image: ClusterImage,
         random_bytes: Callable[[int], bytes],
+        delegation_tokens: DelegationTokens,
         trail: Trail | None = None,
     ) -> None:
         self._loop = loop
+        self._delegation_tokens = delegation_tokens
         self._image = image
         self.token_keys = TokenKeys(loop, image.static_settings.key_sources)
         self._random_bytes = random_bytes
@@ -81,11 +86,18 @@ class Authentications:
     def new_nonce(self) -> str:
         return self._random_bytes(_NONCE_BYTES).hex()
 
+    def new_token_id(self) -> str:
+        return self._random_bytes(_TOKEN_ID_BYTES).hex()
+
     def prove(self, reply: Reply, proof: Proof, mechanism: str) -> int:
         """Begins the session of a proved user. Returns its length in milliseconds; 0: it has no end."""
         now = self._loop.now
         session = reply.session.proved(proof, mechanism, now)
         reply.begin(session)
+        if proof.token_id:
+            self._delegation_tokens.began(session, reply)
+        else:
+            self._delegation_tokens.forget(reply.connection_id)
         self.log_ins[mechanism, LOGGED_IN] += 1
         if self._trail is not None:
             self._trail.logged_in(session)
@@ -114,6 +126,43 @@ class Authentications:
         self._checks.check(
             reply.connection_id, peer.host, lambda: is_password(mechanism, claim.password, found), checked
         )
+
+    def find_keys(self, reply: Reply, claim: DelegationClaim, done: Callable[[FoundKeys], None]) -> None:
+        """Finds the keys of a delegation token, which are computed once. Until `done` is called the connection takes no
+        request."""
+        from cordwood.security.scram import FoundKeys, Grant
+        from cordwood.security.unknown_users import made_up_keys
+
+        tokens, (token_id, mechanism) = self._delegation_tokens, claim
+        token, secrets = tokens.alive(token_id), tokens.secrets
+        if token is None or secrets is None:
+            shape = USUAL_SHAPE._replace(iterations=MIN_ITERATIONS)
+            made_up = made_up_keys(self._image.users.secret, token_id, mechanism, shape)
+            done(FoundKeys(made_up, is_known=False))
+            return
+        grant = Grant(token.user, tuple(name.partition(":")[2] for name in token.groups), token.expires_ms)
+        kept = tokens.kept_keys(token_id, mechanism)
+        if kept is not None:
+            done(FoundKeys(kept, is_known=True, grant=grant))
+            return
+        peer = self._peers[reply.connection_id]
+        if not self._checks.has_room(peer.host):
+            self._crowded_out(reply, peer, "delegation tokens")
+            return
+
+        def computed(keys: ScramKeys | Exception) -> None:
+            if not isinstance(keys, Exception):
+                tokens.keep_keys(token_id, mechanism, keys)
+            if self._peers.get(reply.connection_id) is not peer:
+                return
+            if isinstance(keys, Exception):
+                reply.hang_up(f"the keys of a delegation token could not be computed: {keys}")
+            else:
+                done(FoundKeys(keys, is_known=True, grant=grant))
+            reply.release()
+
+        reply.hold()
+        self._checks.check(reply.connection_id, peer.host, lambda: secrets.keys_of(token_id, mechanism), computed)
 
     def verify(self, reply: Reply, claim: TokenClaim, done: Callable[[Proof | Unproven], None]) -> None:
         """Verifies a token; one of an unknown key waits for newer keys. Until `done` is called the connection takes no
@@ -187,6 +236,7 @@ class Authentications:
         peer.refusal = self._loop.after(self._image.settings.connection_failed_authentication_delay_ms, answer)
 
     def connection_closed(self, connection_id: int) -> None:
+        self._delegation_tokens.forget(connection_id)
         peer = self._peers.pop(connection_id, None)
         if peer is not None:
             self._checks.connection_closed(connection_id, peer.host)

@@ -1,8 +1,8 @@
 """The changes that requests make, for the security trail: which resources, as each API's request and answer tell it.
 
 An API belongs here if a right of its entry in the table of rights (`requests/rights.py`) is to create, delete or alter
-something; a test compares the two. Metadata, which may create topics, tells its changes itself: its answer does not say
-which topics are new.
+something; a test compares the two. Metadata, which may create topics, tells its changes itself, for its answer does not
+say which topics are new; and so do those of delegation tokens, whose requests name a token by its secret.
 """
 
 from __future__ import annotations
@@ -343,3 +343,11 @@ CHANGES: Final[Mapping[int, Changes]] = {
     ApiKey.WRITE_TXN_MARKERS: _write_markers,
 }
 """By the key of the API."""
+
+TOLD_BY_HANDLERS: Final = (
+    ApiKey.METADATA,
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+)
+"""The APIs whose handlers tell their changes themselves."""

@@ -11,13 +11,13 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.model.operations import Operation, ResourceKind
+from cordwood.model.operations import ResourceKind
 from cordwood.node.requests.proven_brokers import is_proven
 from cordwood.node.requests.request import Request, Served
-from cordwood.node.security.changes import CHANGES, INTERRUPTED, Changes
+from cordwood.node.security.changes import CHANGES, INTERRUPTED, TOLD_BY_HANDLERS, Changes
 from cordwood.security.sessions import THIS_BROKER
 from cordwood.security.trail.port import Changed, Trail
-from cordwood.wire.apis import APIS, ApiKey
+from cordwood.wire.apis import APIS
 from cordwood.wire.requests import decode_request
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class RecordedRequest(Request[Any]):
     def go_on(self, steps: Steps) -> None:
         super().go_on(self.watched(steps))
 
-    def created_topic(self, name: str) -> None:
-        self._note(Changed(Operation.CREATE, ResourceKind.TOPIC, name, 0, "by a request for its metadata"))
+    def changed(self, changed: Changed) -> None:
+        self._note(changed)
 
     def watched(self, steps: Steps) -> Steps:
         """Takes the steps, and notes what they may have changed if their connection is closed between two of them."""
@@ -107,7 +107,9 @@ class RecordedRequest(Request[Any]):
 def recorded(served: Mapping[int, Served], trail: Trail, image: ClusterImage) -> dict[int, Served]:
     """The handlers, with those of changing APIs recorded."""
     wrapped = dict(served)
-    for key, changes in {**CHANGES, ApiKey.METADATA: _told_by_the_handler}.items():
+    told: dict[int, Changes] = {**CHANGES}
+    told.update((key, _told_by_the_handler) for key in TOLD_BY_HANDLERS)
+    for key, changes in told.items():
         wrapped[key] = served[key]._replace(handle=partial(_handle, served[key], trail, image, changes))
     return wrapped
 

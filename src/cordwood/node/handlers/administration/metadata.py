@@ -21,6 +21,7 @@ from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.encoded_topics import EncodedTopics, leader_told, offline_replicas
 from cordwood.node.requests.request import Made, Request, serves
 from cordwood.node.requests.told_brokers import reached_by
+from cordwood.security.trail.port import Changed
 from cordwood.wire.api_versions import decode_api_versions, encode_api_versions_response
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.metadata import (
@@ -141,7 +142,8 @@ def _metadata(rooms: MetadataRooms, request: Request, body: MetadataRequest) -> 
         else:
             errors.update({name: error for name, error in results.items() if isinstance(error, ProtocolError)})
             for name in results.keys() - errors.keys():
-                request.created_topic(name)
+                told = "by a request for its metadata"
+                request.changed(Changed(Operation.CREATE, ResourceKind.TOPIC, name, 0, told))
         steps = _answer_metadata(rooms, request, body, errors)
         if steps is not None:
             rooms.loop.turns.begin(request.reply, steps)

@@ -19,7 +19,8 @@ from cordwood.wire.requests import encode_response
 if TYPE_CHECKING:
     from cordwood.node.security.authentications import Authentications
     from cordwood.security.authentication import Authentication, Refused
-    from cordwood.security.exchange import PasswordClaim, Proof, TokenClaim, Unproven
+    from cordwood.security.exchange import DelegationClaim, PasswordClaim, Proof, TokenClaim, Unproven
+    from cordwood.security.scram import FoundKeys
     from cordwood.wire.message_types.sasl_authenticate import SaslAuthenticate
     from cordwood.wire.message_types.sasl_handshake import SaslHandshake
 
@@ -60,7 +61,7 @@ def sasl_authenticate(rooms: SaslRooms, request: Request[SaslAuthenticate]) -> N
         request.answer(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_NOBODY_IS_ASKED, auth_bytes=b"")
         return
     from cordwood.security.authentication import Refused
-    from cordwood.security.exchange import Challenge, PasswordClaim, Proof, TokenClaim
+    from cordwood.security.exchange import Challenge, DelegationClaim, PasswordClaim, Proof, TokenClaim
 
     try:
         step = authentication.take(bytes(body.auth_bytes))
@@ -74,6 +75,8 @@ def sasl_authenticate(rooms: SaslRooms, request: Request[SaslAuthenticate]) -> N
             _check(rooms, request, authentication, step)
         case TokenClaim():
             _verify(rooms, request, authentication, step)
+        case DelegationClaim():
+            _find_keys(rooms, request, authentication, step)
         case Proof():
             _prove(rooms, request, authentication, step)
 
@@ -116,6 +119,17 @@ def _verify(
             _prove(rooms, request, authentication, step)
 
     rooms.authentications.verify(request.reply, claim, verified)
+
+
+def _find_keys(
+    rooms: SaslRooms, request: Request[SaslAuthenticate], authentication: Authentication, claim: DelegationClaim
+) -> None:
+    request.let_go_of_frame()
+
+    def found(keys: FoundKeys) -> None:
+        _challenge(request, authentication.keyed(keys).token)
+
+    rooms.authentications.find_keys(request.reply, claim, found)
 
 
 def _challenge(request: Request[SaslAuthenticate], token: bytes) -> None:
