@@ -154,6 +154,11 @@ def kill(_: Deaths, machine: Machine) -> None:
     machine.kill()
 
 
+def in_order(_: Deaths, machine: Machine) -> None:
+    """As in a rolling restart: the broker answers what it can, and flushes."""
+    machine.stop()
+
+
 def power_cut(deaths: Deaths, machine: Machine) -> None:
     machine.lose_power()
     deaths.replicas.lost_power(machine)
@@ -161,7 +166,13 @@ def power_cut(deaths: Deaths, machine: Machine) -> None:
 
 @pytest.mark.parametrize(
     ("version", "commit", "death"),
-    [(1, True, kill), (2, True, power_cut), (1, False, power_cut), (2, False, kill)],
+    [
+        (1, True, kill),
+        (2, True, power_cut),
+        (1, False, power_cut),
+        (2, False, kill),
+        (1, True, in_order),
+    ],
 )
 def test_a_transaction_is_whole_and_ended_once_whichever_step_its_coordinator_dies_after(
     version: int, commit: bool, death: Death
