@@ -178,6 +178,20 @@ def test_values_of_secrets_and_of_unknown_settings_are_not_told(world: World, he
     assert heard.changes[0][2].name == THE_CLUSTER
 
 
+@pytest.mark.parametrize("key", [ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS], ids=lambda key: key.name)
+def test_a_kind_of_resource_that_nobody_knows_hides_no_change(world: World, heard: Heard, key: ApiKey) -> None:
+    change: dict[str, Any] = {"name": "retention.ms", "value": "60000", "config_operation": SET}
+    if key == ApiKey.ALTER_CONFIGS:
+        del change["config_operation"]
+    asked_for = [(99, "payroll"), (TOPIC, "payroll")]
+    resources = [{"resource_type": kind, "resource_name": name, "configs": [change]} for kind, name in asked_for]
+    world.ask(key, 1, resources=resources)
+    assert [(error(changed.error_code), changed.name) for _, _, changed in heard.changes] == [
+        ("INVALID_REQUEST", THE_CLUSTER),
+        ("NONE", "payroll"),
+    ]
+
+
 def test_wide_requests_are_told_whole(world: World, heard: Heard) -> None:
     topics = [{"name": f"t{n}", "num_partitions": 1, "replication_factor": 1, "configs": []} for n in range(450)]
     world.ask(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout_ms=1000)

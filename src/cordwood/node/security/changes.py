@@ -126,6 +126,11 @@ def _setting(table: Mapping[str, Any], name: str, value: str | None) -> str:
 
 
 _HOW: Final = {AlterOperation.APPEND: "+", AlterOperation.SUBTRACT: "-"}
+_TABLES: Final[Mapping[int, Mapping[str, Any]]] = {
+    ResourceType.TOPIC: TOPIC_SETTINGS,
+    ResourceType.GROUP: ONE_GROUP_SETTINGS,
+}
+"""Looked up by the number in the request, which may stand for nothing."""
 
 
 def _alter_configs(body: Any, answer: Values) -> Iterator[Changed]:
@@ -147,10 +152,7 @@ def _altered(resource_type: int, config: Any) -> str:
         return f"{config.name} unset"
     if resource_type == ResourceType.BROKER_LOGGER:
         return f"{config.name}={config.value}"
-    table = {ResourceType.TOPIC: TOPIC_SETTINGS, ResourceType.GROUP: ONE_GROUP_SETTINGS}.get(
-        ResourceType(resource_type), {}
-    )
-    return _HOW.get(how, "") + _setting(table, config.name, config.value)
+    return _HOW.get(how, "") + _setting(_TABLES.get(resource_type, {}), config.name, config.value)
 
 
 # Rules and users
