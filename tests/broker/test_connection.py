@@ -10,6 +10,8 @@ from tests.broker.conftest import PLAIN_AND_TLS
 from tests.deadline import eventually_here
 
 from cordwood.broker.network.connection import REQUESTS_PER_TURN
+from cordwood.broker.network.listening import bind
+from cordwood.model.settings.listeners import ListenerAddress
 from cordwood.wire.framing import BUFFER_BYTES
 
 pytestmark = PLAIN_AND_TLS
@@ -23,6 +25,18 @@ async def test_a_request_is_answered(serving: Any, request_frame: Any) -> None:
         reply = broker.node.reply(0)
         assert reply.session.host == "127.0.0.1"
         assert reply.connection_id == 1
+
+
+async def test_a_client_has_its_plain_address_at_a_listener_for_both_families(serving: Any, request_frame: Any) -> None:
+    """Rules of access name 127.0.0.1, and the system says ::ffff:127.0.0.1."""
+    async with serving() as broker:
+        both = await broker.loop.create_server(broker.make_connection, sock=bind(ListenerAddress("BOTH", "", 0)))
+        broker.address = ("127.0.0.1", both.sockets[0].getsockname()[1])
+        client = await broker.connect()
+        await client.send(request_frame(1, b""))
+        await client.receive_response()
+        assert broker.node.reply(0).session.host == "127.0.0.1"
+        both.close()
 
 
 async def test_requests_may_arrive_byte_by_byte(serving: Any, request_frame: Any) -> None:

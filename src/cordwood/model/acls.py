@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from cordwood.model.addresses import is_address, plain_address
 from cordwood.model.operations import Operation, ResourceKind
 
 EVERYTHING: Final = "*"
@@ -46,7 +47,7 @@ class Acl(NamedTuple):
     principal: str
     """Kind and name, as `User:alice`."""
     host: str
-    """An address, never a name or a range."""
+    """An address in any spelling, or `*`; never a name or a range."""
     operation: Operation
     permission: Permission
 
@@ -72,8 +73,10 @@ class Acl(NamedTuple):
         return self.name in (name, EVERYTHING)
 
     def names(self, principal: str, host: str) -> bool:
-        """True if the rule is about this principal at this host."""
-        return self.principal in (principal, EVERY_PRINCIPAL) and self.host in (host, EVERYTHING)
+        """True if the rule is about this principal at this host, an address in its plain spelling."""
+        return self.principal in (principal, EVERY_PRINCIPAL) and (
+            self.host in (host, EVERYTHING) or plain_address(self.host) == host
+        )
 
     def decides(self, operation: Operation) -> bool:
         """True if the rule is about this operation. Leave to change or read something implies leave to describe it; a
@@ -105,6 +108,11 @@ def check(acl: Acl) -> None:
         raise InvalidAcl(f"'{acl.principal}' is not a principal: kind and name are needed, as in User:alice.")
     if not acl.host:
         raise InvalidAcl("The rule names no host; '*' stands for all.")
+    if acl.host != EVERYTHING and not is_address(acl.host):
+        raise InvalidAcl(
+            f"The host of a rule is '*' or one IP address, not '{acl.host:.100}': names are not resolved, and ranges "
+            "are not known. Such a rule would never hold."
+        )
     if acl.kind is ResourceKind.CLUSTER and (acl.name != THE_CLUSTER or acl.pattern is not Pattern.LITERAL):
         raise InvalidAcl(f"The one resource of the kind cluster is the literal '{THE_CLUSTER}', not '{acl.name}'.")
     if acl.operation is not Operation.ALL and acl.operation not in acl.kind.operations:

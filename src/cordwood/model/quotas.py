@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 
+from cordwood.model.addresses import is_address
 from cordwood.model.coordination import MAX_NAME_BYTES, is_too_long
 
 
@@ -72,11 +72,8 @@ def _check_name(of: Named, name: str) -> None:
         raise InvalidQuota(f"Empty {of} not supported")
     if is_too_long(name):
         raise InvalidQuota(f"The name of a {of} has at most {MAX_NAME_BYTES} bytes.")
-    if of is Named.IP:
-        try:
-            ip_address(name)
-        except ValueError:
-            raise InvalidQuota(f"{name} is not an IP address, and the names of hosts are not resolved here.") from None
+    if of is Named.IP and not is_address(name):
+        raise InvalidQuota(f"{name} is not an IP address, and the names of hosts are not resolved here.")
 
 
 def keys_of(entity: Entity) -> tuple[QuotaKey, ...]:

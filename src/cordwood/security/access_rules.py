@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from cordwood.model.acls import EVERY_PRINCIPAL, EVERYTHING, Acl, Pattern, Permission
+from cordwood.model.addresses import plain_address
 from cordwood.model.operations import Operation, ResourceKind
 from cordwood.security.sessions import Principal
 
@@ -72,7 +73,7 @@ class AccessRules:
             return
         self._changed()
         self._rules.setdefault(acl.principal, set()).add(acl)
-        self._hosts[acl.host] += 1
+        self._hosts[plain_address(acl.host)] += 1
         prefixed = acl.pattern is Pattern.PREFIXED
         place = (self._prefixed if prefixed else self._literal).setdefault((acl.kind, acl.name), {})
         if prefixed and not place:
@@ -86,9 +87,10 @@ class AccessRules:
         self._changed()
         of_principal = self._rules[acl.principal]
         of_principal.remove(acl)
-        self._hosts[acl.host] -= 1
-        if not self._hosts[acl.host]:
-            del self._hosts[acl.host]
+        host = plain_address(acl.host)
+        self._hosts[host] -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]
         if not of_principal:
             del self._rules[acl.principal]
         prefixed = acl.pattern is Pattern.PREFIXED

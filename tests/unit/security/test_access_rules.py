@@ -186,6 +186,16 @@ def read_plainly(acls: set[Acl], who: Principal, host: str, operation: Operation
     return bool(about) or (everyone and not covering)
 
 
+@pytest.mark.parametrize("host", ["::FFFF:10.0.0.1", "0:0:0:0:0:FFFF:a00:1"])
+def test_an_address_is_the_same_in_all_its_spellings(host: str) -> None:
+    access = rules(rule(), rule(host=host, permission=Permission.DENY))
+    assert not may(access, Operation.READ, host="10.0.0.1")
+    assert access.name_host("10.0.0.1")
+    assert may(access, Operation.READ, host="10.0.0.2")
+    access.remove(rule(host=host, permission=Permission.DENY))
+    assert not access.name_host("10.0.0.1")
+
+
 @given(st.lists(st.tuples(st.booleans(), ACLS), max_size=24), st.booleans())
 @settings(max_examples=150)
 def test_the_index_decides_as_a_plain_reading_of_all_rules(changes: list[tuple[bool, Acl]], everyone: bool) -> None:
@@ -210,6 +220,8 @@ def test_the_index_decides_as_a_plain_reading_of_all_rules(changes: list[tuple[b
         (rule(principal="alice"), "not a principal"),
         (rule(principal="User:"), "not a principal"),
         (rule(host=""), "names no host"),
+        (rule(host="10.0.0.0/8", permission=Permission.DENY), "not '10.0.0.0/8'"),
+        (rule(host="client.example"), "one IP address"),
         (rule("other", Operation.CREATE, kind=ResourceKind.CLUSTER), "The one resource"),
         (rule(THE_CLUSTER, Operation.READ, kind=ResourceKind.CLUSTER), "does not apply to a cluster"),
         (rule(operation=Operation.CLUSTER_ACTION), "does not apply to a topic"),

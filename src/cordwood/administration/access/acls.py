@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 
 from cordwood.administration.access.may_describe import check_may_describe
 from cordwood.model.acls import Acl, AclFilter, Pattern, Permission
+from cordwood.model.addresses import plain_address
 from cordwood.model.failure import Failure
 from cordwood.model.operations import Operation, ResourceKind
 from cordwood.model.settings.authorizer_settings import principals_in
@@ -120,7 +121,7 @@ def explain(
     for acl in rules(connection, AclFilter(kind=kind)):
         known.add(acl)
     who, _, called = principal.partition(":")
-    decision = known.decide(Principal(who, called, groups), host, operation, kind, name)
+    decision = known.decide(Principal(who, called, groups), plain_address(host), operation, kind, name)
     if found.dry_run and not decision.allowed:
         return Decision(True, decision.rule, f"authorizer.dry.run is on; without it this is refused: {decision.why}")
     return decision

@@ -18,6 +18,7 @@ from cordwood.broker.network.connections import Connections, Quotas
 from cordwood.broker.network.peer_ends import has_ended
 from cordwood.broker.network.plain_sender import PlainSender
 from cordwood.broker.network.sending import HangUp, MakeSender, bytes_in_memory
+from cordwood.model.addresses import plain_address
 from cordwood.model.errors import StorageFailure
 from cordwood.model.settings.listeners import ONLY_ENTRANCE, Callers, Entrance
 from cordwood.node.loop.ports import Frame
@@ -113,6 +114,14 @@ class PendingReply:
         self._connection.answered(self)
 
 
+def _host_of(name: object) -> str:
+    """The address of a peer. Listeners for both families see IPv4 clients as ::ffff:10.0.0.1, which no rule names."""
+    if not isinstance(name, tuple):
+        return "local"
+    host = str(name[0])
+    return plain_address(host) if ":" in host else host
+
+
 class Connection(asyncio.BufferedProtocol):
     def __init__(
         self, connections: Connections, entrance: Entrance = ONLY_ENTRANCE, make_sender: MakeSender = PlainSender
@@ -166,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._sender = self._make_sender(self._transport, self, self._connections.sending)
         name = transport.get_extra_info("peername")
-        self.session = self.session._replace(host=str(name[0]) if isinstance(name, tuple) else "local")
+        self.session = self.session._replace(host=_host_of(name))
         self.last_received_s = self._connections.loop.time()
         wait_s = self._connections.admit(self)
         if wait_s is None:

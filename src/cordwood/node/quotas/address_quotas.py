@@ -3,9 +3,9 @@ one that would wait for too long is refused."""
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 
+from cordwood.model.addresses import plain_address
 from cordwood.model.quotas import Entity, Named, Part, QuotaKey
 from cordwood.node.quotas.allowances import Allowances
 from cordwood.node.quotas.throttled import Throttled
@@ -36,7 +36,7 @@ class AddressQuotas:
         for entity, quotas in self._image.quotas.by_entity.items():
             rate = quotas.get(QuotaKey.CONNECTION_CREATION_RATE)
             if rate is not None:
-                self._rates[None if entity == _DEFAULT else _plain(entity[0].name or "")] = rate
+                self._rates[None if entity == _DEFAULT else plain_address(entity[0].name or "")] = rate
         if not self._rates:
             self._allowances.clear()
 
@@ -44,7 +44,7 @@ class AddressQuotas:
         """How long a new connection from this address waits before it is read; None: too long, and it is refused."""
         if not self._rates:
             return 0
-        address = _plain(host)
+        address = plain_address(host)
         rate = self._rates.get(address, self._rates.get(None))
         if rate is None:
             return 0
@@ -55,14 +55,3 @@ class AddressQuotas:
         if wait_ms := allowance.debt_ms(now_ms):
             self.throttled.count(wait_ms)
         return wait_ms
-
-
-def _plain(host: str) -> str:
-    """The address in its one spelling, also of an IPv4 client at a listener for both; another text as it is."""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return str(address)
