@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 import struct
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from cordwood.model.credentials import ScramMechanism
+from cordwood.security.scram_client import ScramClient, client_keys
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.encoding.codec import Read, Write, reader, writer
 from cordwood.wire.encoding.schema import load
@@ -34,12 +37,12 @@ class RawClient:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
 
-    def send(self, key: KeyOf[Response], version: int, **fields: Any) -> Response:
+    def send(self, key: KeyOf[Response], version: int, /, **fields: Any) -> Response:
         version = max(APIS[key].min_version, min(version, APIS[key].max_version))
         self.request(key, version, **fields)
         return self.answer(key, version)
 
-    def request(self, key: ApiKey, version: int, **fields: Any) -> None:
+    def request(self, key: ApiKey, version: int, /, **fields: Any) -> None:
         parts = [struct.pack(">hhih", key, version, 7, 3) + b"raw"]
         if flexible(key, version):
             parts.append(b"\0")
@@ -64,6 +67,19 @@ class RawClient:
 
     def close(self) -> None:
         self._socket.close()
+
+    def log_in(self, user: str, password: str) -> bool:
+        """By SCRAM-SHA-256. False: the broker does not take the password, and the connection is of no use."""
+        mechanism = ScramMechanism.SHA_256
+        scram = ScramClient(mechanism, user, secrets.token_hex(12))
+        assert self.send(ApiKey.SASL_HANDSHAKE, 1, mechanism=mechanism.sasl_name).error_code == 0
+        challenge = self.send(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=scram.first()).auth_bytes
+        proof = scram.final(client_keys(mechanism, password, scram.challenged(bytes(challenge))))
+        answer = self.send(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=proof)
+        if answer.error_code:
+            return False
+        scram.check(bytes(answer.auth_bytes))
+        return True
 
     def join(self, version: int, group: str, member_id: str = "", **fields: Any) -> Any:
         values = {

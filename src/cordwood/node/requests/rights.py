@@ -118,7 +118,7 @@ RIGHTS: Final[Mapping[int, Rights]] = {
     ),
     ApiKey.DELETE_TOPICS: (
         _topics(Operation.DELETE),
-        _topics(Operation.DESCRIBE, "each topic, for its name in the answer", Without.LEFT_OUT).since(6),
+        _topics(Operation.DESCRIBE, "each topic that the request names"),
     ),
     ApiKey.DELETE_RECORDS: (_topics(Operation.DELETE),),
     ApiKey.INIT_PRODUCER_ID: (

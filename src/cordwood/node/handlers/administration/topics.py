@@ -11,7 +11,7 @@ from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, TopicDeletion, TopicReference
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.identifiers import ZERO_TOPIC_ID, no_topic_with
+from cordwood.model.identifiers import ZERO_TOPIC_ID
 from cordwood.model.operations import Operation, ResourceKind
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.outcomes import Key, Outcome, each_outcome, status
@@ -178,11 +178,13 @@ def _not_deletable(
     """The topics that the principal may not delete, with the answer for each."""
     refused: dict[TopicReference, ProtocolError] = {}
     for each in asked:
-        name = image.topic_name(each.topic_id or ZERO_TOPIC_ID) if each.name is None else each.name
-        topic_id = each.topic_id if each.name is None else None
-        refusal = None if name is None else judge.topic_refusal(Operation.DELETE, name, topic_id)
-        if name is not None and topic_id is not None and not judge.may_see_topic(name):
-            refusal = no_topic_with(topic_id)  # the answer would tell the name
+        refusal: ProtocolError | None = None
+        if each.name is not None:
+            refusal = judge.refusal(Operation.DESCRIBE, ResourceKind.TOPIC, each.name)
+            if refusal is None and each.name in image.topics:
+                refusal = judge.refusal(Operation.DELETE, ResourceKind.TOPIC, each.name)
+        elif (name := image.topic_name(each.topic_id or ZERO_TOPIC_ID)) is not None:
+            refusal = judge.topic_refusal(Operation.DELETE, name, each.topic_id)
         if refusal is not None:
             refused[each] = refusal
     return refused
