@@ -20,7 +20,6 @@ from typing import Final
 
 from cordwood.broker.secure import authority
 from cordwood.broker.secure.client_files import ADMIN, SecureDirectory, make_private_directory, write_private
-from cordwood.broker.secure.first_users import add_first_user, user_with, write_user
 from cordwood.cluster.stores.interface import MetadataStore
 from cordwood.model.credentials import DEFAULT_ITERATIONS, ScramMechanism
 from cordwood.model.failure import ExitCode, Failure
@@ -58,6 +57,9 @@ def prepare(settings: BrokerSettings) -> tuple[BrokerSettings, SecureDirectory, 
     hosts = {*_HERE, *_named(listener)}
     if directory.is_complete:
         return secure, directory, _renew(directory, hosts)
+    # Imported by the first start alone: what repairs a store comes along, and takes longer than all else here.
+    from cordwood.broker.secure.first_users import add_first_user
+
     password = secrets.token_urlsafe(_PASSWORD_BYTES)
     add_first_user(secure, ADMIN, password, _MECHANISMS, DEFAULT_ITERATIONS, replace=True)
     told = listener.advertised or listener.address
@@ -72,6 +74,8 @@ async def prepare_cluster(directory: SecureDirectory, store: MetadataStore, serv
     hosts = {*_HERE, socket.gethostname()}
     if directory.is_complete:
         return _renew(directory, hosts)
+    from cordwood.broker.secure.first_users import user_with, write_user
+
     password = secrets.token_urlsafe(_PASSWORD_BYTES)
     changes = await asyncio.to_thread(user_with, ADMIN, password, _MECHANISMS, DEFAULT_ITERATIONS)
     await write_user(store, BrokerSettings.from_texts({}), changes, replace=True)
