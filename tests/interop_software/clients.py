@@ -20,6 +20,17 @@ def franz_go(stage: Stage) -> None:
     check_lines(stage.run([str(program), broker.bootstrap]), 3)
 
 
+def franz_go_with_its_rules_alone(stage: Stage) -> None:
+    """By SCRAM over TLS, as a user that may do what the story does, and no more."""
+    program = go_program(HERE / "go/franz_go_story.go", "github.com/twmb/franz-go", FRANZ_GO, stage.path / "go")
+    broker = stage.secure_broker()
+    user = broker.user("gopher", "--producer", "--prefixed", "--topic", "franz-go-", "--transactional-id", "franz-go-")
+    rules = ("--consumer", "--prefixed", "--topic", "franz-go-", "--group", "franz-go-")
+    broker.cordwood("acl", "add", "gopher", *rules)
+    log_in = [user.security[name] for name in ("sasl.username", "sasl.password", "sasl.mechanism", "ssl.ca.location")]
+    check_lines(stage.run([str(program), broker.bootstrap, *log_in]), 3)
+
+
 def kafka_tools(stage: Stage) -> None:
     """Settings of groups and levels of loggers, with kafka-configs."""
     broker = stage.broker()

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
+from tests.cli.conftest import Cordwood
 from tests.cluster.local_cluster import LocalCluster
 from tests.conftest import await_topic
 from tests.deadline import eventually
@@ -73,6 +74,36 @@ class Started:
                 self.kill()
 
 
+class User(NamedTuple):
+    """A user of a secure broker, and the file with which a Java client logs in."""
+
+    security: Mapping[str, str]
+    java: Path
+
+
+class SecureBroker:
+    """`cordwood serve --secure`."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.bootstrap = broker.bootstrap
+        self._directory = broker.data_dir / "secure"
+        self.admin = _user(self._directory)
+        self.cordwood = Cordwood("", {"CORDWOOD_CLIENT_CONFIG": str(self._directory / "librdkafka.properties")})
+
+    def user(self, name: str, *rules: str) -> User:
+        """A new user with the rules of `cordwood acl add`."""
+        self.cordwood("user", "add", name)
+        self.cordwood("acl", "add", name, *rules)
+        return _user(self._directory / "users" / name)
+
+
+def _user(directory: Path) -> User:
+    lines = (directory / "librdkafka.properties").read_text().splitlines()
+    settings = {name: value for name, _, value in (line.partition("=") for line in lines)}
+    del settings["bootstrap.servers"]
+    return User(settings, directory / "java.properties")
+
+
 class Stage:
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="cordwood-interop-", ignore_cleanup_errors=True)
@@ -102,6 +133,11 @@ class Stage:
         )
         self._brokers.append(broker)
         return broker.start()
+
+    def secure_broker(self, name: str = "broker") -> "SecureBroker":
+        broker = BrokerProcess(self.path / name, options=["--secure"])
+        self._brokers.append(broker)
+        return SecureBroker(broker.start())
 
     def cluster(self, nodes: int = 3) -> LocalCluster:
         return self.enter(LocalCluster(self.path / "cluster", "--metadata", "supervisor", nodes=nodes))
@@ -140,18 +176,28 @@ class Stage:
         return done.stdout
 
 
-def make_topic(bootstrap: str, name: str, partitions: int = 1, *, replicas: int = 1, **config: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+Security = Mapping[str, str]
+"""The settings of a client on librdkafka by which it logs in; empty for a broker that asks nobody."""
+NONE: Security = {}
+
+
+def make_topic(
+    bootstrap: str, name: str, partitions: int = 1, *, replicas: int = 1, security: Security = NONE, **config: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, **security})
     settings = {key.replace("_", "."): value for key, value in config.items()}
     admin.create_topics([NewTopic(name, partitions, replicas, config=settings)])[name].result(120)
     await_topic(admin, name, partitions)
 
 
-def committed_values(bootstrap: str, topic: str, partitions: int = 1) -> list[tuple[bytes | None, bytes | None]]:
+def committed_values(
+    bootstrap: str, topic: str, partitions: int = 1, security: Security = NONE
+) -> list[tuple[bytes | None, bytes | None]]:
     """Key and value of every record that a reader of committed records sees now; none if there is no such topic."""
-    if topic not in AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).topics:
+    if topic not in AdminClient({"bootstrap.servers": bootstrap, **security}).list_topics(timeout=20).topics:
         return []
-    messages = read_to_end(bootstrap, topic, range(partitions), config={"isolation.level": "read_committed"})
+    config = {"isolation.level": "read_committed", **security}
+    messages = read_to_end(bootstrap, topic, range(partitions), config=config)
     return [(message.key(), message.value()) for message in messages]
 
 

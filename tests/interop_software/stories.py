@@ -21,6 +21,13 @@ STORIES = (
     Story("kafkajs", "kafkajs (Node.js)", KAFKAJS, "admin, idempotent producer, group, transactions", clients.kafkajs),
     Story("franz-go", "franz-go (Go)", FRANZ_GO, "idempotent producer, group, transactions", clients.franz_go),
     Story(
+        "franz-go-secure",
+        "franz-go (Go)",
+        FRANZ_GO,
+        "the same by SCRAM over TLS, with the rights of `cordwood acl add --producer` and `--consumer` alone",
+        clients.franz_go_with_its_rules_alone,
+    ),
+    Story(
         "kafka-configs",
         "Apache Kafka's kafka-configs",
         KAFKA,
@@ -35,11 +42,25 @@ STORIES = (
         mirror_maker.mirror,
     ),
     Story(
+        "mirror-maker-secure",
+        "Apache Kafka MirrorMaker 2",
+        KAFKA,
+        "records and rights (`sync.topic.acls.enabled`) from one secure broker to another",
+        mirror_maker.rules,
+    ),
+    Story(
         "streams",
         "Apache Kafka Streams",
         KAFKA,
         "counts by key with exactly_once_v2, killed twice with kill -9",
         streams.exactly_once,
+    ),
+    Story(
+        "streams-secure",
+        "Apache Kafka Streams",
+        KAFKA,
+        "the same by SCRAM over TLS, with the rights of `cordwood acl add --streams` alone",
+        streams.exactly_once_with_its_rules_alone,
     ),
     Story(
         "streams-cluster",

@@ -8,9 +8,19 @@ from confluent_kafka import Producer
 from tests.cluster.confluent_load import Writer, at_work
 from tests.cluster.rolling import rolling_restart as restart_all
 from tests.interop_software.software import compile_java, java_command
-from tests.interop_software.stage import Stage, Started, committed_ends, committed_values, make_topic, until
+from tests.interop_software.stage import (
+    NONE,
+    Security,
+    Stage,
+    Started,
+    committed_ends,
+    committed_values,
+    make_topic,
+    until,
+)
 
 SOURCE = Path(__file__).parent / "java/RunningCounts.java"
+APPLICATION = "running-counts"
 KEYS, RECORDS, PARTITIONS, KILLS = 10, 6000, 4, 2
 KILLED_OFTEN = (
     "replication.factor=1",
@@ -23,11 +33,21 @@ KILLED_OFTEN = (
 
 
 def exactly_once(stage: Stage) -> None:
+    _killed_often(stage, stage.broker().bootstrap)
+
+
+def exactly_once_with_its_rules_alone(stage: Stage) -> None:
+    """Over TLS, as a user that has what `cordwood acl add --streams` gives, and no more."""
+    broker = stage.secure_broker()
+    user = broker.user("counter", "--streams", APPLICATION, "--reads", "numbers", "--writes", "counts")
+    _killed_often(stage, broker.bootstrap, broker.admin.security, f"@{user.java}")
+
+
+def _killed_often(stage: Stage, bootstrap: str, security: Security = NONE, *settings: str) -> None:
     compile_java(SOURCE, stage.path)
-    broker = stage.broker()
     for topic in ("numbers", "counts"):
-        make_topic(broker.bootstrap, topic, PARTITIONS)
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
+        make_topic(bootstrap, topic, PARTITIONS, security=security)
+    producer = Producer({"bootstrap.servers": bootstrap, **security})
 
     def feed(count: int) -> None:
         for number in range(count):
@@ -35,10 +55,10 @@ def exactly_once(stage: Stage) -> None:
         assert producer.flush(60) == 0
 
     def counted() -> list[tuple[bytes | None, bytes | None]]:
-        return committed_values(broker.bootstrap, "counts", PARTITIONS)
+        return committed_values(bootstrap, "counts", PARTITIONS, security)
 
     command = java_command(
-        "RunningCounts", broker.bootstrap, f"{stage.path}/state", *KILLED_OFTEN, classpath=str(stage.path)
+        "RunningCounts", bootstrap, f"{stage.path}/state", *settings, *KILLED_OFTEN, classpath=str(stage.path)
     )
 
     def begin(number: int) -> Started:

@@ -1,13 +1,17 @@
-// Prints "ok NAME" or "failed NAME: reason" for each case.
+// Prints "ok NAME" or "failed NAME: reason" for each case. Arguments: the broker; for one that asks who its clients
+// are also user, password, mechanism and the file of the certificate authority.
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const topic = "franz-go-orders"
@@ -22,8 +26,37 @@ func check(name string, run func(context.Context) error) {
 	}
 }
 
-func produce(ctx context.Context, seed string) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(seed), kgo.AllowAutoTopicCreation(),
+// The options of every client: the broker and, if there are further arguments, how to log in over TLS.
+func base() ([]kgo.Opt, error) {
+	options := []kgo.Opt{kgo.SeedBrokers(os.Args[1])}
+	if len(os.Args) == 2 {
+		return options, nil
+	}
+	user, password, mechanism := os.Args[2], os.Args[3], os.Args[4]
+	authority, err := os.ReadFile(os.Args[5])
+	if err != nil {
+		return nil, err
+	}
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(authority)
+	auth := scram.Auth{User: user, Pass: password}
+	exchange := auth.AsSha256Mechanism()
+	if mechanism == "SCRAM-SHA-512" {
+		exchange = auth.AsSha512Mechanism()
+	}
+	return append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: authorities}), kgo.SASL(exchange)), nil
+}
+
+func newClient(options ...kgo.Opt) (*kgo.Client, error) {
+	common, err := base()
+	if err != nil {
+		return nil, err
+	}
+	return kgo.NewClient(append(common, options...)...)
+}
+
+func produce(ctx context.Context) error {
+	client, err := newClient(kgo.AllowAutoTopicCreation(),
 		kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.MaxBufferedRecords(10000))
 	if err != nil {
 		return err
@@ -44,7 +77,7 @@ func produce(ctx context.Context, seed string) error {
 }
 
 func read(ctx context.Context, count int, options ...kgo.Opt) ([]string, error) {
-	client, err := kgo.NewClient(options...)
+	client, err := newClient(options...)
 	if err != nil {
 		return nil, err
 	}
@@ -61,10 +94,9 @@ func read(ctx context.Context, count int, options ...kgo.Opt) ([]string, error) 
 }
 
 func main() {
-	seed := os.Args[1]
-	check("idempotent_producer", func(ctx context.Context) error { return produce(ctx, seed) })
+	check("idempotent_producer", produce)
 	check("consumer_group", func(ctx context.Context) error {
-		values, err := read(ctx, 1000, kgo.SeedBrokers(seed), kgo.ConsumerGroup("franz-go-readers"),
+		values, err := read(ctx, 1000, kgo.ConsumerGroup("franz-go-readers"),
 			kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 		if err != nil {
 			return err
@@ -77,7 +109,7 @@ func main() {
 		return nil
 	})
 	check("transactions", func(ctx context.Context) error {
-		client, err := kgo.NewClient(kgo.SeedBrokers(seed), kgo.TransactionalID("franz-go-writer"),
+		client, err := newClient(kgo.TransactionalID("franz-go-writer"),
 			kgo.AllowAutoTopicCreation(), kgo.DefaultProduceTopic("franz-go-payments"))
 		if err != nil {
 			return err
@@ -94,7 +126,7 @@ func main() {
 				return err
 			}
 		}
-		values, err := read(ctx, 3, kgo.SeedBrokers(seed), kgo.ConsumerGroup("franz-go-auditors"),
+		values, err := read(ctx, 3, kgo.ConsumerGroup("franz-go-auditors"),
 			kgo.ConsumeTopics("franz-go-payments"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 			kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 		if err == nil && fmt.Sprint(values) != "[0 2 4]" {

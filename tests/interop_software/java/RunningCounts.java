@@ -1,3 +1,5 @@
+import java.io.FileReader;
+import java.io.IOException;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
@@ -7,10 +9,10 @@ import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThr
 
 /**
  * Counts the records of each key, exactly once: the output of a key is 1, 2, 3, ... whatever is killed.
- * Arguments: bootstrap servers, a directory for state, and settings as NAME=VALUE.
+ * Arguments: bootstrap servers, a directory for state, and settings as NAME=VALUE or @FILE.
  */
 public class RunningCounts {
-    public static void main(String[] arguments) {
+    public static void main(String[] arguments) throws IOException {
         Properties settings = new Properties();
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "running-counts");
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
@@ -22,6 +24,12 @@ public class RunningCounts {
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
         for (int number = 2; number < arguments.length; number++) {
+            if (arguments[number].startsWith("@")) {
+                try (FileReader file = new FileReader(arguments[number].substring(1))) {
+                    settings.load(file);
+                }
+                continue;
+            }
             String[] setting = arguments[number].split("=", 2);
             settings.put(setting[0], setting[1]);
         }
