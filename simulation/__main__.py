@@ -13,6 +13,7 @@ from simulation import (
     log_game,
     micro_batch_game,
     mixed_group_game,
+    quota_game,
     replication_game,
     rights_game,
     transaction_game,
@@ -42,9 +43,10 @@ GAMES: dict[str, Callable[[int, int, int, int], Counter[str]]] = {
     "micro-batches": lambda *how: Counter(asdict(micro_batch_game.play(*how))),
     "replication": _replication,
     "rights": lambda seed, steps, nodes, last: Counter(asdict(rights_game.play(seed, steps))),
+    "quotas": lambda seed, steps, nodes, last: Counter(asdict(quota_game.play(seed, steps))),
 }
 ON_SEVERAL_NODES = ("replication",)
-ON_ONE_NODE = ("rights",)
+ON_ONE_NODE = ("rights", "quotas")
 WITHOUT_REPLICAS = ("log", "replication")
 """Games in which brokers may have several data directories: games of lone replicas, and the one that picks the replicas
 of each topic by its seed."""
@@ -56,6 +58,7 @@ STEPS = {
     "micro-batches": 3000,
     "replication": 2500,
     "rights": 1500,
+    "quotas": 1500,
 }
 
 

@@ -147,6 +147,11 @@ class Exchange:
     def answered(self) -> bool:
         return self.state is State.ANSWERED
 
+    @property
+    def answer_size(self) -> int:
+        """The bytes of the answer."""
+        return len(self._bytes)
+
     # Reply
 
     def send(self, frame: Frame) -> None:
