@@ -1,17 +1,19 @@
-"""The thread of the scrub's reads, with the lowest priority for the processor and for the disk."""
+"""The thread of the scrub's reads, with the lowest priority for the disk.
+
+For the processor it has the priority of the process. A nicer thread waits for seconds on a busy machine, and the rest
+of the broker with it: the event loop for the lock of Python's interpreter, which the thread may hold, and the other
+brokers for the end of a broker that was killed, whose connections stay open until its last thread has run once more.
+"""
 
 import asyncio
 import ctypes
-import os
 import platform
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 from cordwood.broker.machine.threads import Workers
 
-_NICENESS: Final = 19
 _IOPRIO_WHO_PROCESS: Final = 1
 _IDLE: Final = 3 << 13
 _SYS_IOPRIO_SET: Final = {"x86_64": 251, "aarch64": 30}
@@ -28,7 +30,7 @@ class ScrubThread:
         def in_thread() -> Any:
             if not self._lowered:
                 self._lowered = True
-                step_back()
+                let_others_read_first()
             return work()
 
         def finished(result: Any) -> None:
@@ -40,11 +42,9 @@ class ScrubThread:
         self._workers.close()
 
 
-def step_back() -> None:
-    """Gives the calling thread the lowest priority, if allowed: on Linux each thread has its own."""
+def let_others_read_first() -> None:
+    """Gives the calling thread the lowest priority for the disk: on Linux each thread has its own."""
     thread = threading.get_native_id()
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
     number = _SYS_IOPRIO_SET.get(platform.machine())
     if number is not None:
         ctypes.CDLL(None).syscall(number, _IOPRIO_WHO_PROCESS, thread, _IDLE)
