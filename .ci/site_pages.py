@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 _FOLDER = "/*.md"
-_MARK = re.compile(r"^(```\w+) (?:run|test)$")
+_MARK = re.compile(r"^(```\w+) (?:run|test|walk)$")
 _LIST_OR_TABLE = re.compile(r"(?:[-*] |\d+\. |\|)")
 _LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)\s#]+)\)")
 
