@@ -28,6 +28,7 @@ REFUSAL = Event(
 CHANGE = REFUSAL._replace(
     what=What.CHANGE, action="DeleteTopics", operation=Operation.DELETE, error=ErrorCode.NONE, words="all of it"
 )
+STRANGER = Event(What.FAILED_LOG_IN, "User:admin", "10.0.0.9", "USERS", "PLAIN")
 LOG_IN = Event(What.LOG_IN, "User:alice", "10.0.0.9", "USERS", "SCRAM-SHA-256")
 
 
@@ -85,6 +86,25 @@ def test_windows_are_bounded_and_no_event_is_forgotten() -> None:
     assert (others.first_ms, others.last_ms) == (10, 999)
 
 
+def test_a_flood_of_made_up_names_leaves_the_users_their_own_windows() -> None:
+    repeats = Repeats(window_ms=100, most=100)
+    for number in range(1_000):
+        repeats.is_first(STRANGER._replace(principal=f"User:{number}", host=f"10.0.1.{number % 20}"), 0)
+    assert repeats.is_first(LOG_IN, 1)
+    assert repeats.is_first(REFUSAL, 1)
+    assert sum(told.times for told in repeats.ended(None)) == 1_000 - 50
+    assert repeats.is_first(STRANGER, 200)
+
+
+def test_one_address_of_strangers_leaves_windows_to_others() -> None:
+    repeats = Repeats(window_ms=100, most=100)
+    told = sum(repeats.is_first(STRANGER._replace(principal=f"User:{number}"), 0) for number in range(1_000))
+    assert told == 5
+    assert repeats.is_first(STRANGER._replace(host="10.0.0.10"), 0)
+    (others,) = repeats.ended(None)
+    assert (others.event.principal, others.event.host, others.times) == (OTHERS, STRANGER.host, 995)
+
+
 def test_a_refusal_is_an_api_activity_of_its_principal_that_was_denied() -> None:
     made = parsed(REFUSAL)
     assert (made["class_uid"], made["activity_id"], made["type_uid"]) == (6003, 3, 600303)
@@ -125,6 +145,7 @@ def test_log_ins_are_authentications(what: What) -> None:
 def test_texts_of_peers_cannot_make_a_second_line_or_a_large_one() -> None:
     name = 'a"}\n{"class_uid":1' + "\udcff" + "é" * 10
     assert parsed(REFUSAL._replace(name=name))["resources"][0]["name"].startswith('a"}\n{')
+    assert line(Told(REFUSAL._replace(name="\x9b2J\u202e\u2028"), 1, 0, 0), 7).isascii(), "no terminal is steered"
     assert len(cut("x" * 30_000)) == LONGEST_TEXT + 1
 
 

@@ -57,7 +57,8 @@ def line(told: Told, broker_id: int) -> bytes:
         **_common(told, broker_id),
         **(_authentication(event) if log_in else _api_activity(event)),
     }
-    return json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace") + b"\n"
+    # In ASCII: the control characters behind it would steer the terminal of whoever looks at the file.
+    return json.dumps(made, separators=(",", ":")).encode() + b"\n"
 
 
 def line_of_lost(count: int, since_ms: int, now_ms: int, broker_id: int) -> bytes:

@@ -3,16 +3,24 @@
 The first event of a window is told at once. Further ones with the same principal, host, listener, operation and kind of
 resource are counted, and told in one line when the window ends. The windows are bounded: an event that finds no room is
 counted with all others of its kind, so that no event is forgotten, only its principal.
+
+Peers that have not logged in choose the names under which they fail. They have a share of the windows, and each address
+a share of that one: a flood of made-up names does not make the users' own events nameless.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from cordwood.model.operations import Operation, ResourceKind
 from cordwood.security.trail.events import Event, Told, What
 
 MOST_WINDOWS: Final = 1_000
+STRANGERS_SHARE: Final = 2
+"""A half of the windows is for strangers at most, and a twentieth for those of one address."""
+STRANGERS_SHARE_OF_ADDRESS: Final = 20
+OF_STRANGERS: Final = frozenset({What.FAILED_LOG_IN, What.FAILED_HANDSHAKE})
 OTHERS: Final = "(others)"
 """Stands for the principals and hosts of events that found no window."""
 
@@ -40,6 +48,8 @@ class Repeats:
         self._most = most
         self._windows: dict[Key, _Window] = {}
         """Open windows, those that end first in front."""
+        self._strangers: Counter[str] = Counter()
+        """How many of them are for strangers, by address."""
 
     def __len__(self) -> int:
         return len(self._windows)
@@ -51,18 +61,38 @@ class Repeats:
         if window is not None:
             window.add(now_ms)
             return False
-        if len(self._windows) < self._most:
+        if self._has_room(event):
+            if event.what in OF_STRANGERS:
+                self._strangers[event.host] += 1
             self._windows[key] = _Window(event, now_ms + self._window_ms)
             return True
         self._others(event, now_ms).add(now_ms)
         return False
 
+    def _has_room(self, event: Event) -> bool:
+        if event.what in OF_STRANGERS:
+            return not self._is_crowded(event.host) and self._strangers.total() < self._most // STRANGERS_SHARE
+        return len(self._windows) < self._most
+
+    def _is_crowded(self, host: str) -> bool:
+        """True if strangers at this address have all windows that one address gets."""
+        return self._strangers[host] >= self._most // STRANGERS_SHARE_OF_ADDRESS
+
+    def _leave(self, event: Event) -> None:
+        if event.what in OF_STRANGERS and event.principal != OTHERS:
+            self._strangers[event.host] -= 1
+            if not self._strangers[event.host]:
+                del self._strangers[event.host]
+
     def _others(self, event: Event, now_ms: int) -> _Window:
-        """The window of events without one of their own. There are at most as many as kinds of events."""
-        key = (event.what, OTHERS, OTHERS, "", None, None)
+        """The window of events without one of their own. There are at most as many as kinds of events, and those of
+        crowded addresses."""
+        of_address = event.what in OF_STRANGERS and self._is_crowded(event.host)
+        host = event.host if of_address else OTHERS
+        key = (event.what, OTHERS, host, "", None, None)
         window = self._windows.get(key)
         if window is None:
-            others = Event(event.what, OTHERS, OTHERS, "", event.action, error=event.error)
+            others = Event(event.what, OTHERS, host, "", event.action, error=event.error)
             window = self._windows[key] = _Window(others, now_ms + self._window_ms)
         return window
 
@@ -78,6 +108,7 @@ class Repeats:
             if now_ms is not None and window.ends_ms > now_ms:
                 break
             del self._windows[key]
+            self._leave(window.event)
             if window.count:
                 told.append(Told(window.event, window.count, window.first_ms, window.last_ms))
         return told
