@@ -68,6 +68,10 @@ from cordwood.cli.recover.put_back import put_back
 from cordwood.cli.serving.command import serve
 from cordwood.cli.spark.repair_checkpoint import repair_checkpoint
 from cordwood.cli.support_bundle import support_bundle
+from cordwood.cli.token.create import create_token
+from cordwood.cli.token.expire import expire_token
+from cordwood.cli.token.list import list_tokens
+from cordwood.cli.token.renew import renew_token
 from cordwood.cli.topic.alter import alter as alter_topic
 from cordwood.cli.topic.create import create as create_topic
 from cordwood.cli.topic.delete import delete as delete_topic
@@ -199,6 +203,15 @@ _quota.command("list")(list_quotas)
 _quota.command("describe")(describe_quota)
 _quota.command("remove")(remove_quota)
 
+_token = typer.Typer(
+    help="Delegation tokens: create, list, renew and expire them. For brokers with delegation.token.secret.key.file.",
+    no_args_is_help=True,
+)
+_token.command("create")(create_token)
+_token.command("list")(list_tokens)
+_token.command("renew")(renew_token)
+_token.command("expire")(expire_token)
+
 _recover = typer.Typer(
     help="Repair damaged metadata, and put back partitions that a start set aside. For a stopped broker.",
     no_args_is_help=True,
@@ -248,6 +261,7 @@ app.add_typer(_transaction, name="transaction")
 app.add_typer(_user, name="user")
 app.add_typer(_acl, name="acl")
 app.add_typer(_quota, name="quota")
+app.add_typer(_token, name="token")
 app.add_typer(_pipeline, name="pipeline")
 app.add_typer(_spark, name="spark", help="Repair the checkpoints of Spark queries after a power cut.")
 app.command("inspect")(inspect)

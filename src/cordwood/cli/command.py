@@ -29,6 +29,7 @@ COMMAND_ORDER = [
     "user",
     "acl",
     "quota",
+    "token",
     "pipeline",
     "spark",
     "audit",

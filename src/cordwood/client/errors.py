@@ -118,7 +118,7 @@ def error_code(code: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-RIGHTS: Final = {
+RIGHTS: Final[dict[ErrorCode, dict[ApiKey, Operation]]] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: {
         ApiKey.METADATA: Operation.DESCRIBE,
         ApiKey.LIST_OFFSETS: Operation.DESCRIBE,
@@ -148,6 +148,9 @@ RIGHTS: Final = {
         ApiKey.FAMILY_RENEW: Operation.WRITE,
         ApiKey.FAMILY_DECIDE: Operation.WRITE,
         ApiKey.FAMILY_RECALL: Operation.DESCRIBE,
+    },
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: {
+        ApiKey.CREATE_DELEGATION_TOKEN: Operation.CREATE_TOKENS,
     },
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: {
         ApiKey.INIT_PRODUCER_ID: Operation.IDEMPOTENT_WRITE,

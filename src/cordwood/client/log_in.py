@@ -63,7 +63,7 @@ def _prove(send: Callable[[bytes], SaslAuthenticate.Response], name: str, sasl: 
     if sasl.mechanism == PLAIN:
         return send(f"\0{sasl.username}\0{sasl.password}".encode()).session_lifetime_ms
     mechanism = SCRAM_NAMES[sasl.mechanism]
-    client = ScramClient(mechanism, sasl.username, secrets.token_hex(16))
+    client = ScramClient(mechanism, sasl.username, secrets.token_hex(16), by_token=sasl.by_token)
     try:
         salting = client.challenged(send(client.first()).auth_bytes)
         last = send(client.final(client_keys(mechanism, sasl.password, salting)))
@@ -94,7 +94,8 @@ def _authenticate(broker: Asker, sasl: ClientLogIn, token: bytes) -> SaslAuthent
     )
     if answer.error_code:
         told = f": {answer.error_message}" if answer.error_message else ""
-        cure = "" if sasl.tokens is not None else " (sasl.username and sasl.password have to be those of a user)"
+        whose = "of a delegation token that is not over" if sasl.by_token else "those of a user"
+        cure = "" if sasl.tokens is not None else f" (sasl.username and sasl.password have to be {whose})"
         raise LogInFailure(
             f"{broker.name} refused the log-in of {sasl.username} by {sasl.mechanism}: "
             f"{error_code(answer.error_code).name}{told}{cure}"

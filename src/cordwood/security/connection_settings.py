@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Final
 from urllib.parse import urlsplit
 
-from cordwood.model.credentials import OAUTHBEARER, SASL_MECHANISMS
+from cordwood.model.credentials import OAUTHBEARER, SASL_MECHANISMS, SCRAM_NAMES
 
 PLAINTEXT: Final = "PLAINTEXT"
 _PROTOCOLS: Final = {
@@ -35,6 +35,8 @@ HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
 MECHANISM: Final = "sasl.mechanism"
 USERNAME: Final = "sasl.username"
 PASSWORD: Final = "sasl.password"
+TOKEN_AUTH: Final = "sasl.tokenauth"
+"""A setting of ours: user and password are the id and the secret of a delegation token. librdkafka has none for it."""
 METHOD: Final = "sasl.oauthbearer.method"
 TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 CLIENT_ID: Final = "sasl.oauthbearer.client.id"
@@ -42,7 +44,7 @@ CLIENT_SECRET: Final = "sasl.oauthbearer.client.secret"
 SCOPE: Final = "sasl.oauthbearer.scope"
 HTTPS_CA: Final = "https.ca.location"
 _OF_TLS: Final = (CA_LOCATION, CA_PEM, CERTIFICATE, KEY, CERTIFICATE_PEM, KEY_PEM, KEY_PASSWORD, HOST_CHECK)
-_OF_PASSWORDS: Final = (USERNAME, PASSWORD)
+_OF_PASSWORDS: Final = (USERNAME, PASSWORD, TOKEN_AUTH)
 _OF_TOKENS: Final = (METHOD, TOKEN_URL, CLIENT_ID, CLIENT_SECRET, SCOPE, HTTPS_CA)
 _OF_SASL: Final = (MECHANISM, *_OF_PASSWORDS, *_OF_TOKENS)
 NAMES: Final = (PROTOCOL, *_OF_TLS, *_OF_SASL)
@@ -101,6 +103,8 @@ class ClientLogIn:
     password: str = field(default="", repr=False)
     tokens: TokenSource | None = None
     """None: the mechanism is one of passwords."""
+    by_token: bool = False
+    """User and password are the id and the secret of a delegation token."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,7 @@ class Security:
             settings[MECHANISM] = self.sasl.mechanism
             if (tokens := self.sasl.tokens) is None:
                 settings |= {USERNAME: self.sasl.username, PASSWORD: self.sasl.password}
+                settings |= {TOKEN_AUTH: "true"} if self.sasl.by_token else {}
             else:
                 settings |= {
                     METHOD: _OIDC,
@@ -221,9 +226,16 @@ def _sasl(settings: Mapping[str, str]) -> ClientLogIn:
     if mechanism == OAUTHBEARER:
         tokens = _tokens(settings)
         return ClientLogIn(mechanism, tokens.client_id, tokens=tokens)
-    for name in _OF_PASSWORDS:
+    for name in (USERNAME, PASSWORD):
         _have(settings, name)
-    return ClientLogIn(mechanism, settings[USERNAME], settings[PASSWORD])
+    by_token = settings.get(TOKEN_AUTH, "false").lower()
+    if by_token not in ("true", "false"):
+        raise ValueError(f"{TOKEN_AUTH}={settings[TOKEN_AUTH]!r:.60}: it is true, or false")
+    if by_token == "true" and mechanism not in SCRAM_NAMES:
+        raise ValueError(
+            f"{TOKEN_AUTH} has no effect with {MECHANISM}={mechanism}: a delegation token logs in by SCRAM"
+        )
+    return ClientLogIn(mechanism, settings[USERNAME], settings[PASSWORD], by_token=by_token == "true")
 
 
 def _have(settings: Mapping[str, str], name: str, hint: str = "") -> None:

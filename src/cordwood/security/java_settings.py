@@ -20,6 +20,7 @@ from cordwood.security.connection_settings import (
     MECHANISM,
     NAMES,
     PASSWORD,
+    TOKEN_AUTH,
     USERNAME,
 )
 
@@ -112,12 +113,11 @@ def _log_in(text: str, mechanism: str) -> dict[str, str]:
         raise ValueError(f"{JAAS} names {words[0]}: log-ins are by {' or '.join(sorted(_LOG_INS))}")
     if mechanism and _LOG_INS[module] is (mechanism.upper() == PLAIN):
         raise ValueError(f"{JAAS} names {module}, which does not go with {MECHANISM}={mechanism}")
-    if values.get("tokenauth", "").lower() == "true":
-        raise ValueError(f"{JAAS} has tokenauth=true: log-ins are by a user's password, not by a delegation token")
     for name in ("username", "password"):
         if not values.get(name):
             raise ValueError(f"{JAAS} has no {name}")
-    return {USERNAME: values["username"], PASSWORD: values["password"]}
+    by_token = {TOKEN_AUTH: "true"} if values.get("tokenauth", "").lower() == "true" else {}
+    return {USERNAME: values["username"], PASSWORD: values["password"], **by_token}
 
 
 def _tokens(text: str) -> Iterator[tuple[str, bool]]:

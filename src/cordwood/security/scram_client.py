@@ -57,11 +57,13 @@ class ScramClient:
     """One exchange: `first`, then `challenged` and `final` for the broker's challenge, then `check` for its last
     message. Keys of a password hold for every exchange with the same salting."""
 
-    def __init__(self, mechanism: ScramMechanism, user: str, nonce: str) -> None:
-        """`nonce` is for this exchange alone: nobody may foresee it."""
+    def __init__(self, mechanism: ScramMechanism, user: str, nonce: str, *, by_token: bool = False) -> None:
+        """`nonce` is for this exchange alone: nobody may foresee it. `by_token`: the user is the id of a delegation
+        token."""
         self._mechanism = mechanism
         self._nonce = nonce
-        self._bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        extension = ",tokenauth=true" if by_token else ""
+        self._bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}{extension}"
         self._challenge = ""
         self._whole_nonce = ""
         self._signature: bytes | None = None

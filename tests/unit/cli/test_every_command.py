@@ -29,6 +29,7 @@ LISTING = {
     "transaction list",
     "transaction families",
     "user list",
+    "token list",
     "pipeline list",
     "recover list",
 }
@@ -72,6 +73,8 @@ CHANGING = {
     "user password",
     "acl add",
     "quota add",
+    "token create",
+    "token renew",
     "pipeline start",
     "pipeline reload",
     "pipeline stop",
@@ -98,6 +101,7 @@ ASKING = {
     "user remove",
     "acl remove",
     "quota remove",
+    "token expire",
     "pipeline forget",
     "recover accept-lost-directory",
 }

@@ -1,0 +1,1 @@
+"""`cordwood token`: one file per command; `shown.py` has what they share."""
