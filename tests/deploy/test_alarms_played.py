@@ -81,6 +81,9 @@ TROUBLE: Mapping[str, Mapping[str, str]] = {
         'cordwood_certificate_expires_timestamp_seconds{listener="SSL"}': stays(10 * 86_400),
     },
     "CordwoodRulesLate": slow("cordwood_rules_lag_seconds"),
+    "CordwoodTokenKeysNotFetched": {
+        'cordwood_token_key_failed_fetches{source="https://login.example.com/keys"}': stays(3)
+    },
     "CordwoodLogInsRefused": {'cordwood_log_ins_total{mechanism="PLAIN",outcome="refused"}': grows(0, 120)},
     "CordwoodTrailLostEvents": {"cordwood_security_trail_lost_events_total": grows(0, 1)},
     "CordwoodSetAside": {"cordwood_set_aside_directories": stays(1)},

@@ -67,6 +67,12 @@ LOG_INS = _counter(
     "listener takes.",
     ("mechanism", "outcome"),
 )
+TOKEN_KEY_FAILURES = _gauge(
+    "cordwood_token_key_failed_fetches",
+    "Fetches of the keys that verify tokens (OAUTHBEARER) which failed since the last one that did not, by the address "
+    "of the keys. The keys of before go on meanwhile. Absent where no listener takes tokens.",
+    ("source",),
+)
 MISSING_RIGHTS = _counter(
     "cordwood_missing_rights_total",
     "Rights that requests lacked, by the operation and the kind of resource. With `authorizer.dry.run` those that "

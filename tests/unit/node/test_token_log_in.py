@@ -261,6 +261,7 @@ def test_a_fetch_that_fails_keeps_the_keys_and_is_said_once(broker: Broker, capl
             broker.world.advance(100)
         pauses_ms.append(broker.world.clock.boot_ms - before_ms)
         Client(broker).log_in()
+    assert broker.world.node.authentications.token_keys.failures() == [(URL, 10)]
     assert pauses_ms == [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000]
     said = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert [record.getMessage() for record in said] == [
@@ -268,6 +269,7 @@ def test_a_fetch_that_fails_keeps_the_keys_and_is_said_once(broker: Broker, capl
         "provider did not answer"
     ]
     broker.fetched()
+    assert broker.world.node.authentications.token_keys.failures() == [(URL, 0)]
     broker.world.advance(HOUR_MS - 1)
     count = broker.fetches.count
     broker.world.advance(1)

@@ -55,6 +55,7 @@ def prepare_scrape(
         names.CONNECTIONS_REFUSED: _one(connections.refused),
         **_tls(tls),
         names.LOG_INS: sorted(node.authentications.log_ins.items()),
+        names.TOKEN_KEY_FAILURES: [((url,), count) for url, count in node.authentications.token_keys.failures()],
         names.MISSING_RIGHTS: _missing_rights(node),
         names.RULES_LAG: [] if node.access.rules is None else [((), node.access.lag.copy())],
         names.TRAIL_LINES: _one(0 if trail is None else trail.lines),

@@ -42,6 +42,14 @@ class TokenKeys:
         for each in self._sources.values():
             each.begin(fetch)
 
+    def failures(self) -> list[tuple[str, int]]:
+        """The fetches that failed since the last one that did not, by the address of the keys; of the settings for one
+        address the most."""
+        by_url: dict[str, int] = {}
+        for source, each in self._sources.items():
+            by_url[source.url] = max(by_url.get(source.url, 0), each.failures)
+        return sorted(by_url.items())
+
     def of(self, source: KeySource) -> KeySet | None:
         """The keys that are known now; None before the first fetch."""
         return self._sources[source].keys
@@ -62,7 +70,7 @@ class _KeysOfSource:
         self._next: Timer | None = None
         self._asked_ms: int | None = None
         """The time of the last fetch for an unknown key id."""
-        self._failures = 0
+        self.failures = 0
         """Fetches that failed since the last one that did not."""
         self._said = ""
         self._waiting: list[Callable[[], None]] = []
@@ -97,8 +105,8 @@ class _KeysOfSource:
     def _fetched(self, result: KeySet | Exception) -> None:
         self._is_fetching = False
         if isinstance(result, Exception):
-            pause_ms = min(self._source.retry_ms << min(self._failures, 40), self._source.retry_max_ms)
-            self._failures += 1
+            pause_ms = min(self._source.retry_ms << min(self.failures, 40), self._source.retry_max_ms)
+            self.failures += 1
             self._say_failure(str(result))
         else:
             pause_ms = min(self._source.refresh_ms, FILE_REFRESH_MS if self._source.path else self._source.refresh_ms)
@@ -113,11 +121,11 @@ class _KeysOfSource:
         self._start()
 
     def _take(self, keys: KeySet) -> None:
-        if self.keys is None or keys.ids != self.keys.ids or self._failures:
+        if self.keys is None or keys.ids != self.keys.ids or self.failures:
             logger.info("tokens are verified with the keys %s of %s", keys.ids, self._source.url)
             for reason in keys.skipped:
                 logger.warning("%s has a key that is not used: %s", self._source.url, reason)
-        self._failures, self._said = 0, ""
+        self.failures, self._said = 0, ""
         self.keys = keys
 
     def _say_failure(self, reason: str) -> None:
