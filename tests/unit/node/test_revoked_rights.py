@@ -36,6 +36,12 @@ def connected(world: World, user: str = "alice") -> Connection:
     return connection
 
 
+def arrive(world: World) -> None:
+    """Lets requests arrive and be handled; disks, threads and the metadata store do nothing."""
+    while arriving := [step for name, step in world.steps() if name in ("request", "turn")]:
+        world.do(arriving[0])
+
+
 def waiting_fetch(world: World, **options: Any) -> Any:
     values = fetch_values(("orders", 0, 0), max_wait_ms=60_000, **options)
     exchange = connected(world).request(ApiKey.FETCH, 12, values)
@@ -74,8 +80,7 @@ def test_a_produce_that_waits_for_its_preparation_writes_nothing_after_its_right
     rules = world.node.access.rules = AccessRules()
     rules.add(WRITE)
     exchange = connected(world).request(ApiKey.PRODUCE, 9, produce_values("orders", batch_of(world)))
-    while arriving := [step for name, step in world.steps() if name in ("request", "turn")]:
-        world.do(arriving[0])
+    arrive(world)
     assert not exchange.answered, "a thread compresses the batch"
     rules.remove(WRITE)
     world.settle()
@@ -196,3 +201,34 @@ def test_a_fetch_session_belongs_to_its_principal(judged: World) -> None:
     assert go_on("bob", 1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert go_on("bob", -1) == ErrorCode.NONE, "an end of no session of his own"
     assert go_on("alice", 1) == ErrorCode.NONE
+
+
+def test_whoever_waits_for_a_coordinator_is_judged_again(judged: World) -> None:
+    rules = groups_of(judged, "alice")
+    asked = {"key_type": 0, "coordinator_keys": ["g"]}
+    exchange = connected(judged).request(ApiKey.FIND_COORDINATOR, 4, asked)
+    arrive(judged)
+    assert not exchange.answered, "the topic of positions is being made"
+    rules.remove(JOIN)
+    judged.settle()
+    (found,) = exchange.answer.coordinators
+    assert found.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert found.node_id == -1
+
+
+def test_positions_that_wait_to_be_committed_are_told_to_nobody_whose_right_was_taken_away(judged: World) -> None:
+    rules = groups_of(judged, "alice")
+    connection = connected(judged)
+    connection.request(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["g"]})
+    judged.settle()
+    position = {"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}
+    committed = {"group_id": "g", "topics": [{"name": "orders", "partitions": [position]}]}
+    connection.request(ApiKey.OFFSET_COMMIT, 8, committed)
+    asked = {"group_id": "g", "topics": [{"name": "orders", "partition_indexes": [0]}]}
+    exchange = connected(judged).request(ApiKey.OFFSET_FETCH, 7, asked)
+    arrive(judged)
+    assert not exchange.answered, "the position is not on the disk"
+    rules.remove(JOIN)
+    judged.settle()
+    assert exchange.answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert not exchange.answer.topics
