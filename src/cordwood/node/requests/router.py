@@ -94,7 +94,7 @@ class Router:
             self._wide_requests.wait(reply, len(frame), self._late(served, header, frame, reply, send))
             return
         try:
-            judge = self._access.judge(header, reply.session)
+            judge = self._access.judge(header, session)
             steps = served.handle(Request(header, frame, reply, now, loop.turns, judge, send))
         except BadRequest as problem:
             reply.hang_up(problem.message)

@@ -102,15 +102,18 @@ class Appending:
         """
         rooms, acks, refusal, refused_batches = self._rooms, self._acks, self.refusal, self.refused_batches
         results, now, judge = self._results, rooms.loop.now, self._judge
+        asks = judge.asks and refusal is None
         zstd_allowed = prepared or self.request.version >= ZSTD_FROM_VERSION
         for topic, batches in topics:
             # A topic that spans two steps has one entry.
             if not results or results[-1][0] is not topic:
                 results.append((topic, []))
             partitions = results[-1][1]
-            if judge.asks and refusal is None and (denied := self._denial(topic)) is not None:
-                self._deny(partitions, batches, denied)
-                continue
+            if asks:
+                denied = judge.refusal(WRITE, TOPIC, topic) if isinstance(topic, str) else self._denial(topic)
+                if denied is not None:
+                    self._deny(partitions, batches, denied)
+                    continue
             for index, records in batches:
                 try:
                     if refusal is not None:
