@@ -15,7 +15,9 @@ from tests.certificates import tls_files
 from tests.cli.conftest import Cordwood
 from tests.deadline import eventually
 
+from cordwood.broker.secure.client_files import make_private_directory, write_private
 from cordwood.embedded import Broker
+from cordwood.model.failure import Failure
 from cordwood.model.settings.setting import InvalidSetting
 
 TIMEOUT_S = 60
@@ -123,6 +125,29 @@ def test_a_start_that_was_interrupted_is_begun_anew(tmp_path: Path) -> None:
     with secure_broker(tmp_path / "data"):
         assert (secure / "librdkafka.properties").read_text() != before
         assert produced(secure / "librdkafka.properties", "orders") is None
+
+
+def test_a_link_in_the_place_of_a_file_is_not_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "ca.key.new").symlink_to(victim)
+    write_private(str(tmp_path / "ca.key"), "secret")
+    assert victim.read_text() == "mine"
+    assert (tmp_path / "ca.key").read_text() == "secret"
+    assert not (tmp_path / "ca.key").is_symlink()
+
+
+def test_a_directory_that_others_may_enter_is_closed_before_keys_are_in_it(tmp_path: Path) -> None:
+    (tmp_path / "secure").mkdir()
+    (tmp_path / "secure").chmod(0o777)
+    make_private_directory(str(tmp_path / "secure"))
+    assert stat.S_IMODE((tmp_path / "secure").stat().st_mode) == 0o700
+
+
+def test_a_directory_of_another_user_gets_no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(Failure, match="belongs to another user"):
+        make_private_directory(str(tmp_path))
 
 
 def test_a_start_with_another_advertised_host_signs_another_certificate(tmp_path: Path) -> None:

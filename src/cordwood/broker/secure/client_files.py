@@ -12,6 +12,7 @@ Only the owner may read them. An operator may move those with passwords, and ca.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -139,14 +140,27 @@ class SecureDirectory:
 
 
 def make_private_directory(path: str) -> None:
-    """A directory that only its owner may enter; those above it are as the system makes them."""
+    """A directory that only its owner may enter; those above it are as the system makes them. One that is there loses
+    the rights of others. Raises Failure if it is another user's, who could put other keys there."""
     os.makedirs(path, mode=0o700, exist_ok=True)
+    found = os.stat(path)
+    if found.st_uid != os.geteuid():
+        raise Failure(
+            "STORAGE",
+            f"{path} belongs to another user (uid {found.st_uid}), and would have keys and passwords",
+            f"look at it, and remove it or give it to the broker's user: chown -R {os.geteuid()} {path}",
+        )
+    if stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        os.chmod(path, 0o700)
 
 
 def write_private(path: str, text: str) -> None:
     """Writes a file that only its owner may read; a crash leaves the old file or the new one."""
     temporary = f"{path}.new"
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+    # A leftover is never written into: it may be a link, or open in another's hands.
+    with suppress(FileNotFoundError):
+        os.unlink(temporary)
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(text)
         file.flush()
