@@ -167,6 +167,8 @@ def test_nothing_is_lost_doubled_or_refused_on_the_way_from_plain_text(start_etc
             eventually(
                 lambda: not lost(written, [*before.reader.values, *after.reader.values]), what="everything that is read"
             )
+        for writer in (before.orders, before.payments, after.orders, after.payments):
+            print(f"{writer.name}: {len(writer.acknowledged)} records, slowest {writer.longest_wait_s:.2f} s")
         assert before.errors() == after.errors() == []
         config = {**site.client(properties, "admin"), "isolation.level": "read_committed"}
         for one, other in ((before.orders, after.orders), (before.payments, after.payments)):
