@@ -17,6 +17,7 @@ from cordwood.client.link import Link
 from cordwood.client.settings import Address, ClientSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch
+from cordwood.security.connection_settings import PLAIN_TEXT, Security
 from cordwood.wire.apis import ApiKey
 
 _EVERY_S = 0.005
@@ -40,9 +41,9 @@ class Restored(NamedTuple):
 class Probe:
     """Connections to some brokers of a cluster, for one topic. Used as a context manager."""
 
-    def __init__(self, addresses: Mapping[int, Address], topic: str) -> None:
+    def __init__(self, addresses: Mapping[int, Address], topic: str, security: Security = PLAIN_TEXT) -> None:
         self._links = {
-            node: Link(address, ClientSettings(str(address), request_timeout_ms=20_000), node)
+            node: Link(address, ClientSettings(str(address), request_timeout_ms=20_000, security=security), node)
             for node, address in addresses.items()
         }
         self._topic = topic
