@@ -69,7 +69,7 @@ UserKeys = Mapping[ScramMechanism, ScramKeys]
 
 
 class KeyShape(NamedTuple):
-    """What a stranger sees of a user's keys. The made up keys of unknown users have the shape of most users' keys."""
+    """What a stranger sees of a user's keys. Made up keys of unknown users have the shapes of the users' keys."""
 
     iterations: int
     salt_bytes: int

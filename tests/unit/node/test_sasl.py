@@ -40,8 +40,8 @@ def world_with_users(settings: dict[str, str] | None = None) -> World:
             "name": name,
             "mechanism": int(mechanism),
             "iterations": 4096,
-            "salt": b"salt of " + name.encode(),
-            "salted_password": salted_password(mechanism, "secret", b"salt of " + name.encode(), 4096),
+            "salt": f"salt of {name:5}".encode(),
+            "salted_password": salted_password(mechanism, "secret", f"salt of {name:5}".encode(), 4096),
         }
         for name in ("alice", "bob")
         for mechanism in ScramMechanism
@@ -208,7 +208,7 @@ def test_an_unknown_user_costs_the_work_and_takes_the_steps_of_a_wrong_password(
         ]
         return [*told, (peer.connection.open, world.clock.boot_ms - began_ms)]
 
-    # "alice" and "nobod" are as long as each other, and so are the salts of most users and the made up ones.
+    # "alice" and "nobod" are as long as each other, and so are the salts of users and the made up ones.
     seen: list[list[tuple[object, ...]]] = []
     known, unknown = (work.of(lambda user=user: seen.append(steps(user))) for user in ("alice", "nobod"))  # type: ignore[misc]
     assert seen[0] == seen[1]

@@ -1,5 +1,6 @@
 """Users are made, described and removed by the requests of Kafka's tools; no answer has a key."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ from tests.unit.node.speaking import error
 from tests.unit.node.two_brokers import write
 
 from cordwood.cluster.stores.interface import Put
-from cordwood.model.credentials import KeyShape, ScramMechanism, shape_of
+from cordwood.model.credentials import ScramMechanism, shape_of
 from cordwood.security.scram import make_keys, salted_password
 from cordwood.wire.apis import ApiKey
 
@@ -84,14 +85,16 @@ def test_the_secret_for_unknown_users_comes_with_the_first_user_and_stays(world:
     assert world.node.image.users.secret == secret
 
 
-def test_unknown_users_get_the_shape_of_most_keys(world: World) -> None:
-    users = world.node.image.users
+def test_unknown_users_get_the_shapes_of_users_keys(world: World) -> None:
+    users, found = world.node.image.users, world.node.authentications._find
     alter(world, upsertion("a", iterations=8192), upsertion("b"), upsertion("c"))
-    assert users.usual_shape(SHA_256) == KeyShape(4096, 16, salt_is_text=True)
-    alter(world, upsertion("c", iterations=8192))
-    assert users.usual_shape(SHA_256) == shape_of(users.rows["a"].keys[SHA_256])
+    rare, usual = (shape_of(users.rows[name].keys[SHA_256]) for name in "ab")
+    drawn = Counter(shape_of(found(f"nobody{number}", SHA_256).keys) for number in range(300))
+    assert drawn.keys() == {rare, usual}, "neither shape tells that there is such a user"
+    assert 60 <= drawn[rare] <= 140, "as frequent as among users, a third"
+    assert found("nobody0", SHA_256) == found("nobody0", SHA_256)
     alter(world, delete=(("a", 1), ("b", 1), ("c", 1)))
-    assert users.usual_shape(SHA_256).iterations == 8192, "the default"
+    assert found("nobody", SHA_256).keys.iterations == 8192, "the default"
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,9 @@ class UserTable:
             self.rows[name] = after
             self._shapes += _shapes(after)
 
-    def usual_shape(self, mechanism: ScramMechanism) -> KeyShape:
-        """The shape that most users' keys for a mechanism have."""
-        counts = [(count, shape) for (of, shape), count in self._shapes.items() if of is mechanism]
-        return max(counts, default=(0, USUAL_SHAPE))[1]
+    def shapes(self, mechanism: ScramMechanism) -> dict[KeyShape, int]:
+        """The shapes of users' keys for a mechanism, each with the number of users that have it."""
+        return {shape: count for (of, shape), count in self._shapes.items() if of is mechanism} or {USUAL_SHAPE: 1}
 
 
 def _shapes(row: UserRow) -> Counter[tuple[ScramMechanism, KeyShape]]:

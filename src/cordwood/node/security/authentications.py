@@ -246,10 +246,11 @@ class Authentications:
     def _find(self, user: str, mechanism: ScramMechanism) -> FoundKeys:
         """The keys of a user. An unknown user's keys are made up; the same work is done for each user."""
         from cordwood.security.scram import FoundKeys
-        from cordwood.security.unknown_users import made_up_keys
+        from cordwood.security.unknown_users import drawn_shape, made_up_keys
 
         users = self._image.users
-        made_up = made_up_keys(users.secret, user, mechanism, users.usual_shape(mechanism))
+        shape = drawn_shape(users.secret, user, mechanism, users.shapes(mechanism))
+        made_up = made_up_keys(users.secret, user, mechanism, shape)
         row = users.rows.get(user)
         keys = None if row is None else row.keys.get(mechanism)
         return FoundKeys(made_up, is_known=False) if keys is None else FoundKeys(keys, is_known=True)
