@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.machine.log_lines import MOST_LINES_WAITING, DetachedLines, JsonLines, log_to
+from cordwood.broker.machine.log_lines import MOST_LINES_WAITING, DetachedLines, JsonLines, TextLines, log_to
 from cordwood.model.errors import LogFileFailure
 
 logger = logging.getLogger("cordwood.test_log_lines")
@@ -44,6 +44,19 @@ def test_a_line_in_json_is_one_object_with_the_traceback_inside() -> None:
     assert (line["level"], line["logger"], line["message"]) == ("ERROR", logger.name, "a flush of orders-0 failed")
     assert line["time"].endswith("+00:00")
     assert "no space\nleft" in line["traceback"]
+
+
+@pytest.mark.parametrize("lines", [TextLines(), JsonLines()], ids=["text", "json"])
+def test_a_name_from_a_peer_forges_no_line_and_steers_no_terminal(lines: logging.Formatter) -> None:
+    name = "a\n2026-01-01 CRITICAL forged\x1b[2J\x9b2J\u2028\u202e\x7f\té"
+    record = logger.makeRecord(logger.name, logging.INFO, __file__, 1, "about %s", (name,), None)
+    text = lines.format(record)
+    assert len(text.splitlines()) == 1
+    assert not any(letter in text for letter in "\x1b\x9b\u202e\x7f")
+    if isinstance(lines, TextLines):
+        assert text.endswith(r"about a\n2026-01-01 CRITICAL forged\x1b[2J\x9b2J\u2028\u202e\x7f" + "\té")
+    else:
+        assert json.loads(text)["message"] == f"about {name}"
 
 
 def test_a_rotated_file_loses_no_line(tmp_path: Path) -> None:

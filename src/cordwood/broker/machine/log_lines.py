@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import queue
+import re
 import sys
 import threading
 import time
@@ -11,6 +12,21 @@ from datetime import UTC, datetime
 from typing import Final
 
 from cordwood.model.errors import LogFileFailure
+
+_STEERING: Final = re.compile("[\0-\x08\n-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Characters that end a line, or steer the terminal that shows it; a tab does neither."""
+
+
+class TextLines(logging.Formatter):
+    """Lines for people. A message stays on one line: names in it come from peers, who could forge lines."""
+
+    def __init__(self, broker_id: int | None = None) -> None:
+        who = "" if broker_id is None else f"broker {broker_id}: "
+        super().__init__(f"%(asctime)s %(levelname)-7s {who}%(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = _STEERING.sub(lambda found: repr(found[0])[1:-1], record.message)
+        return super().formatMessage(record)
 
 
 class JsonLines(logging.Formatter):
@@ -33,7 +49,7 @@ class JsonLines(logging.Formatter):
             line["broker"] = self._broker_id
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return json.dumps(line)
 
 
 MOST_LINES_WAITING: Final = 5_000
@@ -106,7 +122,5 @@ def log_to(file_name: str, style: str, broker_id: int | None = None) -> None:
             raise LogFileFailure(f"the log file {path} cannot be written: {error.strerror or error}") from error
     else:
         handler = DetachedLines(sys.stderr.fileno())
-    who = "" if broker_id is None else f"broker {broker_id}: "
-    text = logging.Formatter(f"%(asctime)s %(levelname)-7s {who}%(message)s")
-    handler.setFormatter(JsonLines(broker_id) if style == "json" else text)
+    handler.setFormatter(JsonLines(broker_id) if style == "json" else TextLines(broker_id))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
