@@ -24,12 +24,14 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
 from cordwood.model.operations import Operation, ResourceKind
 from cordwood.model.settings.authorizer_settings import STANDARD_AUTHORIZER
+from cordwood.model.settings.token_settings import TOKEN_KEY_FILE
 from cordwood.security.scram import salted_password
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.encoding.schema import Entity
 
 ANY = 1
 PASSWORD = "the same for all"
+TOKEN_KEY = "known to brokers alone, and so on"
 NOBODY, MASTER = "nobody", "master"
 _LISTENERS = "PLAINTEXT://127.0.0.1:{},USERS://127.0.0.1:{}"
 _SETTINGS = {
@@ -59,7 +61,7 @@ class Lacking(NamedTuple):
         return f"lacks-{self.operation}-of-{self.kind.name}".lower()
 
 
-EVERY_LACK = tuple(Lacking(operation, kind) for kind in list(ResourceKind)[:4] for operation in kind.operations)
+EVERY_LACK = tuple(Lacking(operation, kind) for kind in ResourceKind for operation in kind.operations)
 
 
 class System:
@@ -202,12 +204,17 @@ def judging_pair(jars: KafkaJars, directory: Path) -> Iterator[Pair]:
         **_SETTINGS,
         "listeners": f"{clients},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": clients,
+        "delegation.token.secret.key": TOKEN_KEY,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "listener.name.users.scram-sha-256.sasl.jaas.config": (
             "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         ),
     }
-    of_cordwood = {**_SETTINGS, "listeners": _LISTENERS.format(0, 0)}
+    directory.mkdir(parents=True, exist_ok=True)
+    token_key = directory / "token.key"
+    token_key.touch(0o600)
+    token_key.write_text(TOKEN_KEY)
+    of_cordwood = {**_SETTINGS, "listeners": _LISTENERS.format(0, 0), TOKEN_KEY_FILE: str(token_key)}
     with (
         KafkaBroker(jars, directory, "512m", of_kafka, plain, controller),
         Broker(settings=of_cordwood) as broker,
@@ -223,7 +230,7 @@ def judging_pair(jars: KafkaJars, directory: Path) -> Iterator[Pair]:
 
 def _rules() -> Iterator[Acl]:
     for user, lack in [(MASTER, None), *((lack.user, lack) for lack in EVERY_LACK)]:
-        for kind in list(ResourceKind)[:4]:
+        for kind in ResourceKind:
             of_cluster = kind is ResourceKind.CLUSTER
             name = THE_CLUSTER if of_cluster else EVERYTHING
             rule = Acl(kind, Pattern.LITERAL, name, f"User:{user}", EVERYTHING, Operation.ALL, Permission.ALLOW)
