@@ -45,9 +45,20 @@ def test_the_first_event_is_told_and_others_of_its_window_are_counted() -> None:
     assert repeats.is_first(REFUSAL, 1_000)
     assert [repeats.is_first(REFUSAL._replace(name=f"topic-{time}"), time) for time in (1_010, 1_020)] == [False, False]
     assert repeats.ended(1_099) == []
-    assert repeats.ended(1_100) == [Told(REFUSAL, 2, 1_010, 1_020)]
+    assert repeats.ended(1_100) == [Told(REFUSAL, 2, 1_010, 1_020, ("topic-1010", "topic-1020"))]
     assert len(repeats) == 0
     assert repeats.is_first(REFUSAL, 1_200)
+
+
+def test_a_first_refusal_does_not_hide_the_names_of_the_next_ones() -> None:
+    repeats = Repeats(window_ms=100)
+    for name in ("harmless", "payroll", "payroll", *"abcdefgh"):
+        repeats.is_first(REFUSAL._replace(name=name), 0)
+    (told,) = repeats.ended(None)
+    assert (told.times, told.names) == (10, ("payroll", "a", "b", "c", "d", OTHERS))
+    made = json.loads(line(told, 7))
+    assert [each["name"] for each in made["resources"]] == list(told.names)
+    assert made["message"].endswith("of the topic payroll, a, b, c, d, (others)")
 
 
 def test_a_window_without_repeats_ends_without_a_line() -> None:

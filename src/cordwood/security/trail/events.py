@@ -51,6 +51,8 @@ class Told(NamedTuple):
     times: int
     first_ms: int
     last_ms: int
+    names: tuple[str, ...] = ()
+    """The names of the resources; empty: that of the event alone."""
 
 
 def cut(text: str) -> str:

@@ -55,7 +55,7 @@ def line(told: Told, broker_id: int) -> bytes:
     made = {
         **_class(AUTHENTICATION if log_in else API_ACTIVITY, _LOG_ON if log_in else _activity(event)),
         **_common(told, broker_id),
-        **(_authentication(event) if log_in else _api_activity(event)),
+        **(_authentication(event) if log_in else _api_activity(event, _names(told))),
     }
     # In ASCII: the control characters behind it would steer the terminal of whoever looks at the file.
     return json.dumps(made, separators=(",", ":")).encode() + b"\n"
@@ -97,7 +97,7 @@ def _common(told: Told, broker_id: int) -> dict[str, Any]:
         "status": "Success" if succeeded else "Failure",
         "status_code": event.error.name,
         "count": told.times,
-        "message": _message(event),
+        "message": _message(event, _names(told)),
         "metadata": {
             "version": OCSF_VERSION,
             "product": {"name": "Cordwood", "vendor_name": "Cordwood", "version": __version__},
@@ -114,11 +114,15 @@ def _common(told: Told, broker_id: int) -> dict[str, Any]:
     return made
 
 
-def _message(event: Event) -> str:
+def _names(told: Told) -> tuple[str, ...]:
+    return told.names or (told.event.name,)
+
+
+def _message(event: Event, names: tuple[str, ...]) -> str:
     who = event.principal or "a stranger"
     if event.operation is None:
         return f"{who} {event.what.value}"
-    return f"{who} {event.what.value}: {event.operation} of the {event.kind} {event.name}".rstrip()
+    return f"{who} {event.what.value}: {event.operation} of the {event.kind} {', '.join(names)}".rstrip()
 
 
 def _user(event: Event) -> dict[str, Any]:
@@ -141,7 +145,7 @@ def _authentication(event: Event) -> dict[str, Any]:
     }
 
 
-def _api_activity(event: Event) -> dict[str, Any]:
+def _api_activity(event: Event, names: tuple[str, ...]) -> dict[str, Any]:
     action = _ALLOWED
     if event.what is What.REFUSAL:
         action = _DENIED
@@ -160,8 +164,8 @@ def _api_activity(event: Event) -> dict[str, Any]:
     if event.operation is not None:
         made["unmapped"] = {"right": str(event.operation)}
     if event.kind is not None:
-        resource: dict[str, Any] = {"type": str(event.kind), "name": event.name}
-        if event.words and event.what is not What.REFUSAL:
-            resource["data"] = {"change": event.words}
-        made["resources"] = [resource]
+        resources: list[dict[str, Any]] = [{"type": str(event.kind), "name": name} for name in names]
+        if event.words and event.what is not What.REFUSAL and names == (event.name,):
+            resources[0]["data"] = {"change": event.words}
+        made["resources"] = resources
     return made

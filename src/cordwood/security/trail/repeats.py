@@ -1,8 +1,9 @@
 """Counts repeated events: a client without a right asks again and again.
 
 The first event of a window is told at once. Further ones with the same principal, host, listener, operation and kind of
-resource are counted, and told in one line when the window ends. The windows are bounded: an event that finds no room is
-counted with all others of its kind, so that no event is forgotten, only its principal.
+resource are counted, and told in one line when the window ends, with the first names of their resources. The windows
+are bounded: an event that finds no room is counted with all others of its kind, so that no event is forgotten, only its
+principal.
 
 Peers that have not logged in choose the names under which they fail. They have a share of the windows, and each address
 a share of that one: a flood of made-up names does not make the users' own events nameless.
@@ -17,6 +18,8 @@ from cordwood.model.operations import Operation, ResourceKind
 from cordwood.security.trail.events import Event, Told, What
 
 MOST_WINDOWS: Final = 1_000
+MOST_NAMES: Final = 5
+"""The names of resources that a window tells of its repeats, of 1 KB at most each; `OTHERS` stands for further ones."""
 STRANGERS_SHARE: Final = 2
 """A half of the windows is for strangers at most, and a twentieth for those of one address."""
 STRANGERS_SHARE_OF_ADDRESS: Final = 20
@@ -28,18 +31,21 @@ Key = tuple[What, str, str, str, Operation | None, ResourceKind | None]
 
 
 class _Window:
-    __slots__ = ("count", "ends_ms", "event", "first_ms", "last_ms")
+    __slots__ = ("count", "ends_ms", "event", "first_ms", "last_ms", "names")
 
     def __init__(self, event: Event, ends_ms: int) -> None:
         self.event = event
         self.ends_ms = ends_ms
         self.count = self.first_ms = self.last_ms = 0
+        self.names: list[str] = []
 
-    def add(self, now_ms: int) -> None:
+    def add(self, name: str, now_ms: int) -> None:
         if not self.count:
             self.first_ms = now_ms
         self.count += 1
         self.last_ms = now_ms
+        if len(self.names) <= MOST_NAMES and name not in self.names:
+            self.names.append(name if len(self.names) < MOST_NAMES else OTHERS)
 
 
 class Repeats:
@@ -59,14 +65,14 @@ class Repeats:
         key = (event.what, event.principal, event.host, event.listener, event.operation, event.kind)
         window = self._windows.get(key)
         if window is not None:
-            window.add(now_ms)
+            window.add(event.name, now_ms)
             return False
         if self._has_room(event):
             if event.what in OF_STRANGERS:
                 self._strangers[event.host] += 1
             self._windows[key] = _Window(event, now_ms + self._window_ms)
             return True
-        self._others(event, now_ms).add(now_ms)
+        self._others(event, now_ms).add(event.name, now_ms)
         return False
 
     def _has_room(self, event: Event) -> bool:
@@ -110,5 +116,5 @@ class Repeats:
             del self._windows[key]
             self._leave(window.event)
             if window.count:
-                told.append(Told(window.event, window.count, window.first_ms, window.last_ms))
+                told.append(Told(window.event, window.count, window.first_ms, window.last_ms, tuple(window.names)))
         return told
