@@ -127,11 +127,13 @@ def test_a_change_is_told_with_who_made_it_in_every_version(world: World, heard:
 @pytest.mark.parametrize(("key", "version"), EVERY_VERSION)
 def test_a_refusal_is_told_and_changes_nothing(world: World, heard: Heard, key: ApiKey, version: int) -> None:
     world.node.access.rules = AccessRules()
-    for values in requests_of(key, version, existing(world)):
+    requests = requests_of(key, version, existing(world))
+    for values in requests:
         assert asked(world, key, version, values).answered
     rights = {(right.operation, right.kind) for right in RIGHTS[key] if right.without is not Without.LEFT_OUT}
     assert {(operation, kind) for _, _, operation, kind, _, _ in heard.refusals} <= rights
-    assert bool(heard.refusals) == bool(rights & {(r.operation, r.kind) for r in RIGHTS[key] if r.holds_in(version)})
+    needed = rights & {(right.operation, right.kind) for right in RIGHTS[key] if right.holds_in(version)}
+    assert bool(heard.refusals) == bool(needed and requests)
     assert {(who, api, enforced) for who, api, _, _, _, enforced in heard.refusals} <= {(MALLORY, APIS[key].name, True)}
     assert not heard.made
 

@@ -44,6 +44,7 @@ def _place(key: int, version: int) -> int | None:
         if field.is_array or field.type not in _SIZES:
             break
         place += _SIZES[field.type]
-    if fields and fields[-1].name == _FIELD and (key == ApiKey.PRODUCE or not tags):
+    has_tagged = any(field.tag is not None and version in field.versions for field in body.fields)
+    if fields and fields[-1].name == _FIELD and (key == ApiKey.PRODUCE or not has_tagged):
         return -INT32.size - tags
     return None
