@@ -20,15 +20,24 @@ from confluent_kafka.admin import (
 from tests.broker_process import BrokerProcess
 from tests.cli.conftest import Cordwood
 
+from cordwood.model.settings.token_settings import TOKEN_KEY_FILE
+
 TIMEOUT_S = 60
 
 
 class SecureStage:
     """Runs until `end`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, with_tokens: bool = False) -> None:
+        """`with_tokens`: the broker has delegation tokens."""
         self._secure = directory / "data/secure"
-        self.broker = BrokerProcess(directory / "data", options=["--secure"]).start()
+        options = ["--secure"]
+        if with_tokens:
+            key = directory / "token.key"
+            key.write_text("a key of delegation tokens that is long enough")
+            key.chmod(0o600)
+            options += ["--set", f"{TOKEN_KEY_FILE}={key}"]
+        self.broker = BrokerProcess(directory / "data", options=options).start()
         self._admin_file = self._secure / "librdkafka.properties"
         self.cli = Cordwood("", {"CORDWOOD_CLIENT_CONFIG": str(self._admin_file)})
         self.admin = AdminClient({**settings_in(self._admin_file)})

@@ -13,13 +13,16 @@ from tests.certificates import Authority, name
 from tests.spark.secure_stage import SecureStage, in_javas_names, in_own_names, settings_in
 from tests.spark.test_secure_pipelines import nobody_sees
 
+from cordwood.administration.access.tokens import tokens
+from cordwood.client.bootstrap import Bootstrap
+
 REPOSITORY = Path(__file__).parents[2]
 TIMEOUT_S = 800
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[SecureStage]:
-    stage = SecureStage(tmp_path)
+    stage = SecureStage(tmp_path, with_tokens=True)
     try:
         stage.make_topics("orders", "copies")
         stage.produce("orders", ["a chair", "a table"])
@@ -57,6 +60,8 @@ def test_a_password_is_nowhere_to_be_seen(stage: SecureStage, tmp_path: Path) ->
     texts = {path: path.read_bytes() for path in files}
     assert any(b"kafka.sasl.jaas.config" in text for path, text in texts.items() if "events" in str(path))
     assert any(b"redacted" in text for path, text in texts.items() if path.name.startswith("page-"))
-    for secret in (alice["sasl.password"], key_password):
+    (token,) = tokens(Bootstrap.of(alice), TIMEOUT_S)
+    assert token.token.owner == "User:alice", "tasks had a token"
+    for secret in (alice["sasl.password"], key_password, token.password):
         for written in (secret.encode(), b64encode(secret.encode()).rstrip(b"=")[:-1]):
             assert not [path.name for path, text in texts.items() if written in text]

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
@@ -19,6 +19,12 @@ _log = logging.getLogger(__name__)
 
 class CordwoodDataSource(DataSource):
     """Imports readers and writers on first use: Spark starts many short processes with this class."""
+
+    _is_for_tasks = False
+    """True once a reader is made of the source: from then on it is pickled for tasks alone, which ask for its name."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "options": {}} if self._is_for_tasks else self.__dict__
 
     @classmethod
     def name(cls) -> str:
@@ -54,6 +60,7 @@ class CordwoodDataSource(DataSource):
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         options = read_options(self.options, streaming=streaming)
+        self._is_for_tasks = True
         check_schema(schema, options.extra_columns)
         return options
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cordwood.spark.sink.columns import check_columns
 from cordwood.spark.sink.options import Guarantee, SinkOptions, parse_sink_options
 from cordwood.spark.sink.protocol import TaskReport, sums_of
+from cordwood.spark.sink.writer import options_for_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,6 +82,8 @@ def stage_records(rows: "DataFrame", options: Mapping[str, str]) -> StagedRecord
     family, batch_id = parsed.family, parsed.batch_id
     assert family is not None
 
+    for_tasks = options_for_tasks(parsed)
+
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
         from pyspark import TaskContext
@@ -91,7 +94,7 @@ def stage_records(rows: "DataFrame", options: Mapping[str, str]) -> StagedRecord
         context = TaskContext.get()
         assert context is not None
         identity = WriteIdentity(family, batch_id, context.partitionId(), context.attemptNumber(), repeatable=True)
-        report = write_task(parsed, columns, identity, batches)
+        report = write_task(for_tasks, columns, identity, batches)
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(report)], pa.binary())], names=[_REPORT])
 
     frame = rows.mapInArrow(write, f"{_REPORT} binary")

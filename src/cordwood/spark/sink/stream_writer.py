@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from cordwood.spark.checkpoints.owner import has_owner, local_directory, query_id_of
 from cordwood.spark.sink.columns import SinkColumns, check_columns
 from cordwood.spark.sink.options import SinkOptions, UnknownQuery, parse_sink_options
-from cordwood.spark.sink.writer import reports, warn
+from cordwood.spark.sink.writer import options_for_tasks, reports, warn
 
 _UNKNOWN_QUERY: Final = "unknownquery"
 
@@ -46,6 +46,10 @@ class StreamSink(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
         self._options = options
         self._columns = columns
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For tasks and the commit: a token takes the place of the password, if there are tokens."""
+        return {**self.__dict__, "_options": options_for_tasks(self._options)}
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         from cordwood.spark.sink.promises import WriteIdentity

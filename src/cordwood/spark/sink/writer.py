@@ -8,6 +8,7 @@ driver.
 import logging
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark import TaskContext
@@ -17,6 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from cordwood.spark.options.task_log_in import for_tasks
 from cordwood.spark.sink.columns import SinkColumns, check_columns
 from cordwood.spark.sink.options import SinkOptionError, SinkOptions, parse_sink_options
 from cordwood.spark.sink.protocol import TaskReport
@@ -47,6 +49,10 @@ class BatchSink(DataSourceArrowWriter):
         job = uuid.uuid4().hex
         self._family = options.family if self._numbered else f"{options.family or 'batch'}.{job}"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For tasks and the commit: a token takes the place of the password, if there are tokens."""
+        return {**self.__dict__, "_options": options_for_tasks(self._options)}
+
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         from cordwood.spark.sink.promises import WriteIdentity
         from cordwood.spark.sink.task import write_task
@@ -68,6 +74,10 @@ class BatchSink(DataSourceArrowWriter):
         from cordwood.spark.sink.commits import abort_batch
 
         abort_batch(self._options, reports(messages), self._batch_id, forget=not self._numbered, family=self._family)
+
+
+def options_for_tasks(options: SinkOptions) -> SinkOptions:
+    return replace(options, client=for_tasks(options.client))
 
 
 def warn(options: SinkOptions) -> None:

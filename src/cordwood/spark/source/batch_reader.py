@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from cordwood.spark.options.task_log_in import for_tasks
 from cordwood.spark.source.batch_planner import cores, plan_batch
 from cordwood.spark.source.options import SourceOptions
 from cordwood.spark.source.planning import Reading, ReadTask, plan_tasks
@@ -23,6 +24,11 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._reading = Reading(options, arrow_schema(schema))
         self._pushed = PushedFilters()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For tasks, which alone get a pickled reader: it has a token in place of the password, if there are tokens."""
+        options = self._options.logging_in(for_tasks(self._options.client).security)
+        return {**self.__dict__, "_options": options, "_reading": replace(self._reading, options=options)}
 
     def partitions(self) -> list[InputPartition]:
         ranges, topic_ids = plan_batch(self._options, self._pushed)

@@ -102,6 +102,14 @@ class SourceOptions:
     group_prefix: str
     warnings: tuple[str, ...] = ()
 
+    def logging_in(self, security: Security) -> "SourceOptions":
+        """The options with another log-in."""
+        return replace(
+            self,
+            client=replace(self.client, security=security),
+            fetching=replace(self.fetching, security=security),
+        )
+
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Parses the options. Raises OptionsError with all problems."""

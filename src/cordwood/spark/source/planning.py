@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.security.connection_settings import PLAIN_TEXT, Security
 from cordwood.spark.source.options import SourceOptions, TaskSizes
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class ReadTask(InputPartition):
     """The group for notes to the planner; None: no notes."""
     introduces: bool = False
     """True if this task tells the planner the query's name."""
+    security: Security = PLAIN_TEXT
+    """The log-in of a stream's task: the planner may replace it with each batch, and the reader has none."""
 
     @classmethod
     def of(

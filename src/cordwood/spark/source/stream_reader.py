@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,6 +21,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from cordwood.security.connection_settings import PLAIN_TEXT
+from cordwood.spark.options.task_log_in import for_tasks
 from cordwood.spark.source.batch_planner import cores
 from cordwood.spark.source.offsets import SparkOffset, beginning_in, from_spark, to_spark, with_beginning
 from cordwood.spark.source.options import SourceOptions
@@ -41,7 +44,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner_of_this_process: StreamPlanner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_planner_of_this_process": None}
+        """For tasks, which alone get a pickled reader: each brings its own log-in."""
+        return {**self.__dict__, "_planner_of_this_process": None, "_options": self._options.logging_in(PLAIN_TEXT)}
 
     @property
     def _planner(self) -> StreamPlanner:
@@ -89,10 +93,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = [] if start == end else planner.ranges(beginning_in(end) or from_spark(start), from_spark(end))
         planned = plan_tasks(ranges, self._options.task_sizes, cores())
         box, introduces = planner.box_for_tasks()
-        return [
+        tasks = [
             ReadTask.of(task, planner.topic_ids, box, introduces=introduces and index == 0)
             for index, task in enumerate(planned)
         ]
+        security = for_tasks(self._options.client).security if tasks else PLAIN_TEXT
+        return [replace(task, security=security) for task in tasks]
 
     def commit(self, end: SparkOffset) -> None:
         """Does nothing: Spark calls this late or never. Progress is the start that `latestOffset` gets."""
@@ -108,7 +114,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Imported here: planners, which Spark starts often, never read.
         from cordwood.spark.source.range_reading import RangeReader
 
-        return RangeReader(Reading(self._options, arrow_schema(self._schema)), partition).read()
+        options = self._options.logging_in(partition.security)
+        return RangeReader(Reading(options, arrow_schema(self._schema)), partition).read()
 
 
 def _end_in_order(planner: StreamPlanner) -> None:
