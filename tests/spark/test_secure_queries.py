@@ -25,7 +25,7 @@ ORDERS = [f"order {number}" for number in range(20)]
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureStage]:
-    stage = SecureStage(tmp_path_factory.mktemp("secure"))
+    stage = SecureStage(tmp_path_factory.mktemp("secure"), with_tokens=True)
     try:
         stage.make_topics("orders", "copies")
         stage.produce("orders", ORDERS)
