@@ -69,14 +69,14 @@ class Chain:
                 shop.spark,
                 bootstrap=shop.brokers,
                 once=once,
-                tell=shop.told.append,
+                tell=shop.tell,
             )
 
         def behind() -> int:
             position = committed_position(state.checkpoint(name))
             return records_behind(shop.brokers, [topic.name for topic in pipeline.inputs.values()], position)
 
-        replay(begin, state, edition, follow=False, behind=behind, batch_rows=0, tell=shop.told.append)
+        replay(begin, state, edition, follow=False, behind=behind, batch_rows=0, tell=shop.tell)
 
     def swap(self, member: str) -> None:
         state = self.project.state(f"{self.name}-{member}")

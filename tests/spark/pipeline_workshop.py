@@ -33,7 +33,8 @@ class Workshop:
         self.spark = spark
         self.bootstrap = bootstrap
         self.brokers = Bootstrap(bootstrap)
-        self.told: list[Event] = []
+        self.told: Events = []
+        """The events of all runs and replays."""
 
     def write(self, content: str) -> None:
         self.file.write_text(
@@ -41,19 +42,19 @@ class Workshop:
         )
 
     def run(self, **options: Any) -> Events:
-        """Runs the pipeline over the present log, and returns its events."""
-        told: Events = []
+        """Runs the pipeline over the present log, and returns the events of its batches."""
+        before = len(self.told)
         running = start(
             load_pipeline(self.file),
             self.spark,
             bootstrap_servers=self.bootstrap,
             directory=self.project.directory,
             once=True,
-            tell=lambda event: told.append(dict(event)),
+            tell=self.tell,
             **options,
         )
         running.wait()
-        return [event for event in told if event["event"] == "batch"]
+        return [event for event in self.told[before:] if event["event"] == "batch"]
 
     def replay(self, *, starting: str = "earliest", fresh: bool = False) -> Edition:
         """Replays the present file over history into an edition beside the live one, until it has caught up."""
@@ -65,13 +66,16 @@ class Workshop:
 
         def begin(once: bool) -> Running:
             again = state.edition(edition.name)
-            return Running(pipeline, state, again, self.spark, bootstrap=self.brokers, once=once, tell=self.told.append)
+            return Running(pipeline, state, again, self.spark, bootstrap=self.brokers, once=once, tell=self.tell)
 
         def behind() -> int:
             return records_behind(self.brokers, topics, committed_position(state.checkpoint(edition.name)))
 
-        replay(begin, state, edition, follow=False, behind=behind, batch_rows=0, tell=self.told.append)
+        replay(begin, state, edition, follow=False, behind=behind, batch_rows=0, tell=self.tell)
         return state.edition(edition.name)
+
+    def tell(self, event: Event) -> None:
+        self.told.append(dict(event))
 
     def forget_commit(self, pipeline: str, batch: int) -> None:
         """Removes the commit of a batch, as if the process had been killed after the last output was written."""

@@ -24,6 +24,7 @@ from cordwood.pipelines.editions.editions import PipelineState
 from cordwood.pipelines.editions.project import Project, table_path
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.editions.swapping import rollback
+from cordwood.pipelines.execution.progress import SearchNews
 from cordwood.pipelines.execution.topics import existing_topics
 
 FILE = """
@@ -187,6 +188,18 @@ def test_a_swap_of_a_served_pipeline_tells_that_the_serving_process_goes_on(comm
     serving.report({"enrich": {"stage": "stopped", "restarts": 0, "edition": "v1", "failure": None}})
     assert "Nothing runs now: `cordwood pipeline start enrich` goes on" in commands("swap", "enrich", "--force")
     held.release()
+
+
+def test_list_and_status_show_a_search_for_poison_records_while_the_edition_runs(commands: Commands) -> None:
+    commands.with_two_editions()
+    SearchNews(commands.state, "v1", {}, lambda event: None)(3, "looking among 9 records")
+    assert commands.json("list")[0]["search"] is None, "the note of a run that was killed"
+    lock = RunLock(commands.state.edition_directory("v1") / "running")
+    lock.take("it", 5)
+    assert commands.json("list")[0]["search"] == "batch 3 failed: looking among 9 records"
+    assert "looking among 9 records" in commands("list")
+    assert ", batch 3 failed: looking among 9 records" in commands("status", "enrich")
+    lock.release()
 
 
 def files(directory: Path) -> dict[str, tuple[bytes, int]]:

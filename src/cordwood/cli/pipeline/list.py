@@ -25,6 +25,7 @@ def list_pipelines(quiet: Quiet = False, directory: Directory = None, as_json: A
                     "live": None if live is None else live.edition.name,
                     "version": None if live is None else live.edition.version,
                     "running": [view.edition.name for view in views if view.is_running],
+                    "search": next((view.search for view in views if view.search is not None), None),
                     "served": None if live is None or live.served is None else served_in_words(live.served),
                     "tables": [] if live is None else sorted(live.edition.tables),
                     "topics": [] if live is None else sorted(live.edition.topics.values()),
@@ -33,8 +34,9 @@ def list_pipelines(quiet: Quiet = False, directory: Directory = None, as_json: A
         there = {each["pipeline"] for each in found}
         for name, served in Serving(project.directory).pipelines().items():
             if name not in there:  # it was refused before it had an edition
-                nothing: dict[str, Any] = {"live": None, "version": None, "running": [], "tables": [], "topics": []}
-                found.append({"pipeline": name, **nothing, "served": served_in_words(served)})
+                nothing: dict[str, Any] = {"live": None, "version": None, "tables": [], "topics": []}
+                now: dict[str, Any] = {"running": [], "search": None, "served": served_in_words(served)}
+                found.append({"pipeline": name, **nothing, **now})
     if as_json:
         print_json(found)
     elif quiet:
@@ -45,10 +47,13 @@ def list_pipelines(quiet: Quiet = False, directory: Directory = None, as_json: A
                 *(each[name] for name in ("pipeline", "live", "version")),
                 *(", ".join(each[name]) for name in _LISTS),
                 each["served"],
+                each["search"],
             ]
             for each in found
         ]
-        print_table(["pipeline", "live", "version", *_LISTS, "served"], rows)
+        is_searching = any(each["search"] for each in found)
+        columns = ["pipeline", "live", "version", *_LISTS, "served", *(["search"] if is_searching else [])]
+        print_table(columns, [row[: len(columns)] for row in rows])
     else:
         remark(f"No pipelines in {project.directory}: `cordwood pipeline run FILE` makes one.")
 

@@ -136,8 +136,8 @@ class _Shown:
 
         name, kind = event.get("pipeline", ""), event["event"]
         if kind == "doing":
-            if not name or name == "all pipelines":
-                self.doing.show(f"all pipelines: {event['text']} …")
+            whose = f"{name} {event['edition']}" if event.get("edition") else name or "all pipelines"
+            self.doing.show(f"{whose}: {event['text']} …")
             return
         state = self._project.state(name) if event.get("edition") else None
         if state is not None and kind == "failed":

@@ -14,7 +14,7 @@ from cordwood.pipelines.editions.events import last_failure
 from cordwood.pipelines.editions.following import abandoned_topics
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.swapping import running
-from cordwood.pipelines.execution.progress import progress_path
+from cordwood.pipelines.execution.progress import progress_path, search_under_way
 
 
 class EditionView(NamedTuple):
@@ -35,20 +35,26 @@ class EditionView(NamedTuple):
     """Stage and restarts, if `cordwood pipeline serve` has it."""
     together: EditionSet | None = None
     """The set with which it becomes live, or became so."""
+    search: str | None = None
+    """The search for poison records that is under way, in words."""
 
     @property
     def state(self) -> str:
         """running, ending, failed or stopped, for people."""
         if self.served is not None and self.role == "live":
-            return served_in_words(self.served)
+            return served_in_words(self.served) + self._search_in_words()
         if self.is_running:
             state = "ending" if self.pid is None else f"running (process {self.pid})"
+            state += self._search_in_words()
             if self.failure is not None:
                 state += ", fails"
         else:
             state = "stopped" if self.failure is None else "failed"
         caught_up = self.role == "fresh" and self.edition.caught_up_at_ms is not None
         return f"{state}, caught up" if caught_up else state
+
+    def _search_in_words(self) -> str:
+        return "" if self.search is None else f", {self.search}"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -70,6 +76,7 @@ class EditionView(NamedTuple):
             "abandoned_inputs": list(self.abandoned),
             "last_batch": self.progress.get("last_batch"),
             "failure": None if self.failure is None else dict(self.failure),
+            "search": self.search,
             "set": self._set_as_json(),
             "served": None if self.served is None else {name: self.served[name] for name in ("stage", "restarts")},
         }
@@ -157,7 +164,17 @@ def editions_of(state: PipelineState, lag: Callable[[Edition], int | None] = lam
         together = project.sets.of(state.name, name)
         found.append(
             EditionView(
-                edition, role, pid, by is not None, progress, failure, lag(edition), abandoned, served, together
+                edition,
+                role,
+                pid,
+                by is not None,
+                progress,
+                failure,
+                lag(edition),
+                abandoned,
+                served,
+                together,
+                None if by is None else search_under_way(state, name),
             )
         )
     return found

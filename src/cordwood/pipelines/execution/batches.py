@@ -11,7 +11,6 @@ quarantine, then tables, then topics. Each of them keeps the batch's number with
 that was interrupted anywhere is repeated from the beginning and ends up in every output exactly once.
 """
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,11 +25,13 @@ from cordwood.pipelines.definition.expectations import Else
 from cordwood.pipelines.definition.record_formats import ParsedBy
 from cordwood.pipelines.editions.events import spent_in_batch
 from cordwood.pipelines.editions.positions import Positions
+from cordwood.pipelines.execution.blame import in_words, may_be_the_rows_fault
 from cordwood.pipelines.execution.outputs import BatchOutputs, OtherPoison, Work
+from cordwood.pipelines.execution.searching import PoisonSearch
 from cordwood.pipelines.rows import quarantine
 from cordwood.pipelines.rows.decoding import inputs_of
 from cordwood.pipelines.rows.guarding import diverting
-from cordwood.pipelines.rows.isolation import Origin, Span, find_poison
+from cordwood.pipelines.rows.isolation import Origin
 from cordwood.pipelines.rows.quarantine import Why
 from cordwood.pipelines.rows.rules import (
     JudgedOutputs,
@@ -41,7 +42,7 @@ from cordwood.pipelines.rows.rules import (
     rule_broken,
     shown_rows,
 )
-from cordwood.pipelines.rows.spans import spans_of, within
+from cordwood.pipelines.rows.spans import Span, within
 from cordwood.pipelines.rows.watching import count_of, task_count, watching
 
 if TYPE_CHECKING:
@@ -51,12 +52,6 @@ _MAX_ROUNDS: Final = 20
 """The number of times that a batch is begun again after poison records were found in it."""
 _BATCHES_BETWEEN_TRIES: Final = 50
 """Batches that go step by step after counts did not hold: the function's next plan is likely to be the same."""
-_MAX_ERROR_LENGTH: Final = 500
-_OF_THE_LOG: Final = re.compile(r"^\s*cordwood\.(client|records|spark)\.[\w.]+: ", re.MULTILINE)
-"""Matches the last line of a traceback of our source or sink, which fails without a broker."""
-_CANCELLED: Final = "SPARK_JOB_CANCELLED"
-"""In the failure of a job that was cancelled, because its batch is overdue or its query is being stopped."""
-_PYTHON_EXCEPTION: Final = re.compile(r"[A-Za-z_]\w*(Error|Exception|Warning)\b")
 
 
 @dataclass(frozen=True)
@@ -120,11 +115,14 @@ class Batches:
         whole_partitions: bool = False,
         sets_aside: bool = False,
         check: Callable[[Exception], None] = lambda failure: None,
+        searching: Callable[[int, str | None], None] = lambda batch_id, state: None,
     ) -> None:
         """With `whole_partitions`, the source gives all records of a partition to one task. With `sets_aside`, rows of
         outputs that would fail a batch go to quarantine where they can. `check` raises another failure in the place of
-        one that no row is to blame for."""
+        one that no row is to blame for. `searching` gets the state of a search for poison records in words, and None at
+        its end."""
         self._check = check
+        self._searching = searching
         self._pipeline = pipeline
         self._sets_aside = sets_aside
         self._outputs = outputs
@@ -348,6 +346,7 @@ class Batches:
         """Stages every output without the poison records. Returns the poison records that it found, and how many rows
         break rules of outputs that drop rows."""
         poison: dict[Origin, Why] = {}
+        searched = 0
         left = min(self._pipeline.budget.allowed(rows_in) - bad, quarantine.MAX_ISOLATED)
         for _ in range(_MAX_ROUNDS):
             rows = {name: quarantine.without(each, poison) for name, each in good.items()}
@@ -360,9 +359,11 @@ class Batches:
                 self._outputs.discard(work)
                 if not self._may_be_the_rows_fault(failure):
                     raise
-                found = self._isolated(rows, left - len(poison))
+                found = self._searched(rows, batch_id, rows_in, left - len(poison))
                 if not found:
                     raise
+                searched += len(found)
+                quarantine.check_searched(self._pipeline, batch_id, searched)
             else:
                 if not found:
                     return work, poison, dropped
@@ -396,11 +397,19 @@ class Batches:
         work.failures += judged.failures(of_outputs)
         return of_outputs
 
-    def _isolated(self, inputs: "Mapping[str, DataFrame]", limit: int) -> dict[Origin, Why]:
-        def probe(spans: Sequence[Span]) -> str | None:
-            return self._failure({name: rows.where(within(spans)) for name, rows in inputs.items()})
+    def _searched(
+        self, inputs: "Mapping[str, DataFrame]", batch_id: int, rows_in: int, limit: int
+    ) -> dict[Origin, Why]:
+        """The records that the function fails on, found by trying it on parts of the batch."""
 
-        return {origin: Why(error) for origin, error in find_poison(spans_of(inputs), probe, limit).items()}
+        def told(state: str) -> None:
+            self._searching(batch_id, state)
+
+        try:
+            found = PoisonSearch(self._failure, inputs, rows_in, told).find(min(limit, quarantine.MAX_SEARCHED))
+        finally:
+            self._searching(batch_id, None)
+        return {origin: Why(error) for origin, error in found.items()}
 
     def _failure(self, inputs: "Mapping[str, DataFrame]") -> str | None:
         """The error that the function, or a rule of an output, raises on these rows, or None."""
@@ -409,16 +418,16 @@ class Batches:
                 judged = JudgedOutputs(self._pipeline, count=False)
                 for rows in judged.passing(outputs_of(self._pipeline, inputs)).values():
                     rows.write.format("noop").mode("overwrite").save()
-            except Refusal:
-                raise
             except Exception as failure:
-                self._check(failure)
-                return _in_words(failure)
+                # A job that was cancelled, or a broker that is away, says nothing about the records.
+                if not self._may_be_the_rows_fault(failure):
+                    raise
+                return in_words(failure)
         return None
 
     def _may_be_the_rows_fault(self, failure: Exception) -> bool:
         self._check(failure)
-        return not isinstance(failure, Refusal) and _may_be_the_rows_fault(failure)
+        return not isinstance(failure, Refusal) and may_be_the_rows_fault(failure)
 
 
 def good_rows(inputs: "Mapping[str, DataFrame]") -> "dict[str, DataFrame]":
@@ -467,21 +476,3 @@ def _before(positions: Positions, address: str = f"{RECORD}.") -> "Column":
 
 def _has_rows_before(inputs: "Mapping[str, DataFrame]", positions: Positions) -> bool:
     return any(rows.where(_before(positions)).limit(1).count() for rows in inputs.values())
-
-
-def _may_be_the_rows_fault(failure: Exception) -> bool:
-    """True for failures of Spark's tasks; False for those of planning, the driver, Python itself and the log."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import AnalysisException, ParseException, PySparkException
-
-    text = str(failure)
-    if isinstance(failure, AnalysisException | ParseException) or _CANCELLED in text or _OF_THE_LOG.search(text):
-        return False
-    return isinstance(failure, PySparkException | Py4JJavaError)
-
-
-def _in_words(failure: Exception) -> str:
-    """The most telling line of a failure: a Python function's own exception, else Spark's first line."""
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
-    python = [line for line in lines if _PYTHON_EXCEPTION.match(line)]
-    return (python[-1:] or lines or [type(failure).__name__])[0][:_MAX_ERROR_LENGTH]

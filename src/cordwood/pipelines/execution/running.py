@@ -37,7 +37,7 @@ from cordwood.pipelines.execution.legs import Leg, Route
 from cordwood.pipelines.execution.made_outputs import MadeOutputs
 from cordwood.pipelines.execution.outputs import Outputs, Place
 from cordwood.pipelines.execution.pacing import Pace
-from cordwood.pipelines.execution.progress import note_progress
+from cordwood.pipelines.execution.progress import SearchNews, note_progress
 from cordwood.pipelines.execution.python_memory import KilledPython
 from cordwood.pipelines.execution.sources import reads_whole_partitions, source_stream
 from cordwood.pipelines.execution.spark_jobs import waits_for_cores
@@ -120,6 +120,7 @@ class Running:
         """The changes of each batch to the files of tables."""
         self._lag: int | None = None
         self._has_done_a_batch = False
+        self._searching = SearchNews(state, edition.name, self.who, tell)
         self._check_checkpoint()
         self._check_requeue()
         check_rules(pipeline, spark)
@@ -294,7 +295,9 @@ class Running:
         if pipeline.settings.stateful:
             return StatefulBatches(pipeline, outputs, self._place.bootstrap).process
         check = self._limits.check_memory
-        batches = Batches(pipeline, outputs, whole_partitions=self._whole_partitions, check=check)
+        batches = Batches(
+            pipeline, outputs, whole_partitions=self._whole_partitions, check=check, searching=self._searching
+        )
         return lambda rows, batch_id: batches.process(rows, batch_id, self._effects_from())
 
     def _check_wanted(self) -> None:

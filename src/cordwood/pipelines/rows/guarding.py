@@ -9,7 +9,7 @@
 
 Within a pipeline a row for which the function raises leaves the batch, with all other rows of its record. Outside of a
 pipeline, in a test or a notebook, the failure is raised as ever. Failures of Spark's own expressions are not guarded
-here: a pipeline finds their records by halving (`isolation.py`), which takes longer.
+here: a pipeline finds their records by trying parts of the batch (`isolation.py`), which takes longer.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, RULE, Pipeline
 from cordwood.pipelines.definition.errors import InvalidRows, OverBudget, Unrepeatable
 from cordwood.pipelines.rows.isolation import Origin
+from cordwood.pipelines.rows.watching import behind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 PREFIX: Final = "cordwood."
 MAX_ISOLATED: Final = 10_000
 """The most poison records of one batch that are told apart by address, in the driver's memory."""
+MAX_SEARCHED: Final = 200
+"""The most poison records of one batch that are found by trying the function, which takes some jobs for each."""
 EFFECTS_DUE: Final = "due"
 EFFECTS_HAD: Final = "had"
 SHOWN: Final = 3
 """The number of poison records that the error shows when the budget is spent."""
-_ORIGIN: Final = "topic string, partition int, offset long, error string, rule string"
 
 
 class Why(NamedTuple):
@@ -70,6 +72,17 @@ def check_isolated(pipeline: Pipeline, batch_id: int, count: int) -> None:
             f"{pipeline.name}: the function fails on more than {MAX_ISOLATED:,} records of batch {batch_id}, and so "
             "many are not told apart; nothing of the batch was written",
             "mend the function, or make batches smaller with max_rows_per_batch=, and run it again",
+        )
+
+
+def check_searched(pipeline: Pipeline, batch_id: int, count: int) -> None:
+    """Raises OverBudget for more records than can be found by trying the function, whatever the budget."""
+    if count > MAX_SEARCHED:
+        raise OverBudget(
+            f"{pipeline.name}: the function fails on more than {MAX_SEARCHED} records of batch {batch_id}, and each is "
+            "found only by trying again and again; nothing of the batch was written",
+            "let the expression give null where it fails (try_cast, try_divide), or guard the Python function with "
+            "@guarded: then any number is set aside at once",
         )
 
 
@@ -149,7 +162,7 @@ def without_those(rows: "DataFrame", addresses: "DataFrame") -> "DataFrame":
         & (F.col(f"{RECORD}.partition") == F.col("_p"))
         & (F.col(f"{RECORD}.offset") == F.col("_o"))
     )
-    return rows.join(F.broadcast(listed), same, "left_anti")
+    return behind(rows.join(F.broadcast(listed), same, "left_anti"), "the good records")
 
 
 def told(name: str) -> "Column":
@@ -197,7 +210,12 @@ def _address() -> "list[Column]":
 
 
 def origins(spark: "SparkSession", poison: Mapping[Origin, Why]) -> "DataFrame":
-    return spark.createDataFrame([(*origin, *why) for origin, why in poison.items()], _ORIGIN)
+    import pyarrow as pa
+
+    kinds = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "error": pa.string()}
+    rows = [{**origin._asdict(), **why._asdict()} for origin, why in poison.items()]
+    # Rows from Python would go through a Python process of Spark.
+    return spark.createDataFrame(pa.Table.from_pylist(rows, pa.schema({**kinds, "rule": pa.string()})))
 
 
 def _quarantined(

@@ -1,26 +1,22 @@
 """Spans of offsets and the rows that were made from records within them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.pipelines.definition.definition import RECORD
-from cordwood.pipelines.rows.isolation import Span
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 
-def spans_of(inputs: "Mapping[str, DataFrame]") -> list[Span]:
-    from pyspark.sql import functions as F
+class Span(NamedTuple):
+    """A range of offsets of one partition, without its end. Offsets within it may have no record."""
 
-    found = []
-    for rows in inputs.values():
-        by_partition = rows.groupBy(f"{RECORD}.topic", f"{RECORD}.partition").agg(
-            F.min(f"{RECORD}.offset").alias("first"), F.max(f"{RECORD}.offset").alias("last")
-        )
-        found += [Span(row["topic"], row["partition"], row["first"], row["last"] + 1) for row in by_partition.collect()]
-    return sorted(found)
+    topic: str
+    partition: int
+    start: int
+    end: int
 
 
 def within(spans: Sequence[Span], address: str = f"{RECORD}.") -> "Column":

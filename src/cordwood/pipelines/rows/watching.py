@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import uuid4
 
 from cordwood.pipelines.definition.definition import ERROR
 
@@ -142,6 +143,15 @@ def counted(rows: "DataFrame", name: str, failed: Any = ERROR, values: Values | 
     more = [] if values is None else [values.aggregate()]
     watched.names.append(full)
     return rows.observe(full, F.count(F.lit(1)).alias("rows"), F.count(failed).alias("failed"), *more)
+
+
+def behind(rows: "DataFrame", name: str) -> "DataFrame":
+    """The same rows, behind a node of the plan through which Spark pushes no filter. Without it, a function's filter
+    is judged on records that were left out before the function."""
+    from pyspark.sql import functions as F
+
+    # Two nodes of one plan with different rows may not have the same name. No watcher looks for this count.
+    return rows.observe(f"behind {name} {uuid4().hex}", F.count(F.lit(1)).alias("rows"))
 
 
 def _by_value(counts: Any) -> dict[str, int]:
