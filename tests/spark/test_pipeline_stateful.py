@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.conftest import MakeTopic, RunningBroker
@@ -59,6 +60,23 @@ def test_sums_go_on_after_a_restart_and_poison_stays_out_of_them(
     (event,) = [event for event in workshop.run() if event["rows_in"]]
     assert (event["rows_in"], event["rows_out"]) == (2, {name: 2})
     assert workshop.rows(name) == [("ann", 900, 3), ("bob", 200, 1), ("cid", 700, 1)]
+
+
+def test_records_are_counted_and_not_the_offsets_of_markers_and_of_what_was_aborted(
+    workshop: Workshop, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    workshop.write(PIPELINE.format(name=name, topic=topic))
+    producer = Producer({"bootstrap.servers": workshop.bootstrap, "transactional.id": topic})
+    producer.init_transactions(60)
+    for who, end in (("ann", producer.abort_transaction), ("bob", producer.commit_transaction)):
+        producer.begin_transaction()
+        for amount in range(3):
+            producer.produce(topic, payment(who, amount).value)
+        end(60)
+    assert [event["rows_in"] for event in workshop.run() if event["rows_out"][name]] == [3]
+    assert workshop.rows(name) == [("bob", 300, 3)]
 
 
 def test_a_record_of_which_many_rows_fail_hides_no_other(

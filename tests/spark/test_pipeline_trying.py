@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import typer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from tests.conftest import MakeTopic, RunningBroker
@@ -13,7 +14,11 @@ from tests.spark.conftest import Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
 
 from cordwood.cli.pipeline.try_out import try_out
+from cordwood.client.bootstrap import Bootstrap
 from cordwood.model.failure import ExitCode
+from cordwood.pipelines import pipeline
+from cordwood.pipelines import topic as declared_topic
+from cordwood.pipelines.execution.sampling import sample
 
 PIPELINE = """
 @guarded("half int")
@@ -35,6 +40,27 @@ def tried(orders):
 @pytest.fixture
 def workshop(tmp_path: Path, spark: SparkSession, broker: RunningBroker) -> Workshop:
     return Workshop(tmp_path, spark, broker.bootstrap)
+
+
+def test_the_last_records_are_found_behind_markers_and_aborted_records(
+    broker: RunningBroker, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(60)
+    for number in range(40):
+        producer.begin_transaction()
+        for partition in range(2):
+            producer.produce(topic, f"{number}".encode(), partition=partition)
+        end = producer.commit_transaction if number % 10 == 0 else producer.abort_transaction
+        end(60)
+    declare = pipeline("numbers", version=1, inputs=declared_topic(topic), outputs=declared_topic("out"))
+    declared = declare(lambda rows: rows)
+    found = sample(declared, Bootstrap(broker.bootstrap), starting="latest", records=6)
+    values = sorted(zip(found.column("partition").to_pylist(), found.column("value").to_pylist(), strict=True))
+    assert values == [(each, number) for each in range(2) for number in (b"10", b"20", b"30")]
+    everything = sample(declared, Bootstrap(broker.bootstrap), starting="latest", records=1_000)
+    assert everything.num_rows == 8
 
 
 class Try:

@@ -4,7 +4,7 @@ import pytest
 
 from cordwood.pipelines.definition.errors import DamagedState
 from cordwood.pipelines.editions.positions import ahead, distance, from_json, furthest, in_words, to_json
-from cordwood.pipelines.execution.spark_progress import offsets_between
+from cordwood.pipelines.execution.spark_progress import of_batches, offsets_left, records_read
 
 FIRST = {"orders": {0: 12, 1: 3}, "returns": {0: 1}}
 SECOND = {"orders": {0: 10, 1: 5, 2: 7}}
@@ -33,10 +33,22 @@ def test_positions_are_kept_as_json() -> None:
         from_json({"orders": {"0": None}})
 
 
-def test_the_rows_of_a_first_batch_are_counted_from_where_its_end_says_that_it_began() -> None:
-    first = {"startOffset": None, "endOffset": '{"orders": {"00": 3, "01": 0, "0": 8, "1": 2}}'}
-    assert offsets_between({"sources": [first]}, "startOffset", "endOffset") == 7
-    unknown = {"startOffset": None, "endOffset": '{"orders": {"0": 8}}'}
-    assert offsets_between({"sources": [unknown]}, "startOffset", "endOffset") is None
-    later = {"startOffset": '{"orders": {"00": 3, "0": 8}}', "endOffset": '{"orders": {"0": 10}}'}
-    assert offsets_between({"sources": [later]}, "startOffset", "endOffset") == 2
+def test_the_lag_of_a_batch_is_how_far_the_log_went_beyond_it() -> None:
+    first = {
+        "endOffset": '{"orders": {"00": 3, "01": 0, "0": 8, "1": 2}}',
+        "latestOffset": '{"orders": {"0": 9, "1": 4}}',
+    }
+    assert offsets_left({"sources": [first]}) == 3
+    assert offsets_left({"sources": [{**first, "latestOffset": None}]}) is None
+
+
+def test_the_records_of_a_stateful_batch_are_those_that_its_inputs_have_counted() -> None:
+    counts = {"cordwood input orders": {"rows": 3, "failed": 1}, "cordwood input prices": {"rows": 4}, "mine": {"n": 9}}
+    assert records_read({"observedMetrics": counts}) == 7
+    assert records_read({"observedMetrics": {}}) == 0, "a batch that only ends windows"
+
+
+def test_the_progress_of_a_query_that_waits_is_not_that_of_its_next_batch() -> None:
+    done = {"batchId": 4, "durationMs": {"addBatch": 5, "triggerExecution": 9}}
+    waiting = {"batchId": 5, "durationMs": {"latestOffset": 1, "triggerExecution": 1}}
+    assert of_batches([done, waiting]) == {4: done}

@@ -41,7 +41,13 @@ from cordwood.pipelines.execution.progress import SearchNews, note_progress
 from cordwood.pipelines.execution.python_memory import KilledPython
 from cordwood.pipelines.execution.sources import reads_whole_partitions, source_stream
 from cordwood.pipelines.execution.spark_jobs import waits_for_cores
-from cordwood.pipelines.execution.spark_progress import offsets_between, rows_too_late, sparks_own_ms
+from cordwood.pipelines.execution.spark_progress import (
+    of_batches,
+    offsets_left,
+    records_read,
+    rows_too_late,
+    sparks_own_ms,
+)
 from cordwood.pipelines.execution.stateful import StatefulBatches, one_stream
 from cordwood.pipelines.formats.places import noted_as
 from cordwood.pipelines.tables.staged import Change
@@ -344,7 +350,7 @@ class Running:
         self.query.stop()
 
     def _progress(self) -> dict[int, Mapping[str, Any]]:
-        return {each["batchId"]: each for each in self.query.recentProgress}
+        return of_batches(self.query.recentProgress)
 
     def _tell_batches(self, progress: Mapping[int, Mapping[str, Any]], *, all_of_them: bool = False) -> None:
         for batch_id in sorted(self._reports):
@@ -353,10 +359,10 @@ class Running:
             report = self._reports.pop(batch_id)
             self._has_done_a_batch = True
             told = progress.get(batch_id)
-            self._lag = None if told is None else offsets_between(told, "endOffset", "latestOffset")
+            self._lag = None if told is None else offsets_left(told)
             rows_in = report.rows_in
             if rows_in is None and told is not None:
-                rows_in = offsets_between(told, "startOffset", "endOffset")
+                rows_in = records_read(told)
             event = {
                 **self.who,
                 "event": "batch",

@@ -1,25 +1,37 @@
-"""What Spark's progress of a batch says about offsets, about late rows and about its own time."""
+"""What Spark's progress of a batch says about records, about late rows and about its own time."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from cordwood.pipelines.editions.positions import Positions, ahead, distance, from_json
-from cordwood.spark.source.offsets import beginning_in
+
+_INPUT: Final = "cordwood input "
+"""Begins the names of the counts of inputs (`parsed_once`)."""
 
 
-def offsets_between(progress: Mapping[str, Any], first: str, second: str) -> int | None:
-    """How far the `second` offsets of a batch's progress are ahead of the `first`; None if Spark does not tell."""
+def of_batches(progress: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """The progress of each batch that was carried out. While a query waits for records, Spark reports progress under
+    the number of the batch that comes next."""
+    return {each["batchId"]: each for each in progress if "addBatch" in each.get("durationMs", {})}
+
+
+def offsets_left(progress: Mapping[str, Any]) -> int | None:
+    """How far the log went beyond a batch when it began; None if Spark does not tell."""
     apart = 0
     for source in progress["sources"]:
-        one, two = _offset(source.get(first)), _offset(source.get(second))
-        if one is None and first == "startOffset":
-            # The first batch has no start: its end tells where it began.
-            one = _beginning(source.get(second))
-        if one is None or two is None:
+        end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
+        if end is None or latest is None:
             return None
-        apart += distance(ahead(two, one))
+        apart += distance(ahead(latest, end))
     return apart
+
+
+def records_read(progress: Mapping[str, Any]) -> int:
+    """The records of all inputs in a stateful batch; none in a batch that only ends windows. Each output reads the
+    inputs by itself, and Spark keeps the count of one of them."""
+    counts = progress.get("observedMetrics", {})
+    return sum(int(row["rows"]) for name, row in counts.items() if name.startswith(_INPUT))
 
 
 def sparks_own_ms(progress: Mapping[str, Any] | None) -> int | None:
@@ -41,13 +53,3 @@ def _offset(text: str | None) -> Positions | None:
     """Parses an offset, which Spark reports as the text of the source's JSON."""
     offset = None if text is None else json.loads(text)
     return None if offset is None else from_json(offset)
-
-
-def _beginning(text: str | None) -> Positions | None:
-    found = {} if text is None else beginning_in(json.loads(text))
-    if not found:
-        return None
-    began: dict[str, dict[int, int]] = {}
-    for (topic, partition), offset in found.items():
-        began.setdefault(topic, {})[partition] = offset
-    return began
