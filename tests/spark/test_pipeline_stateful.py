@@ -10,7 +10,7 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop
 
-from cordwood.pipelines.definition.errors import OverBudget
+from cordwood.pipelines.definition.errors import InvalidRows, OverBudget
 from cordwood.pipelines.process.spark_failures import refusal_of
 
 PIPELINE = """
@@ -77,6 +77,17 @@ def test_records_are_counted_and_not_the_offsets_of_markers_and_of_what_was_abor
         end(60)
     assert [event["rows_in"] for event in workshop.run() if event["rows_out"][name]] == [3]
     assert workshop.rows(name) == [("bob", 300, 3)]
+
+
+def test_a_null_key_of_an_aggregation_is_told_with_what_can_be_done(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic()
+    workshop.write(PIPELINE.format(name=f"p-{topic[-6:]}", topic=topic))
+    put(topic, [Record(b'{"amount": 1}')])
+    with pytest.raises(InvalidRows, match="1 rows of a batch have a null key") as refused:
+        workshop.run()
+    assert refused.value.hint == 'leave such rows out in the function: where("who is not null")'
 
 
 def test_a_record_of_which_many_rows_fail_hides_no_other(

@@ -190,6 +190,23 @@ def test_a_swap_of_a_served_pipeline_tells_that_the_serving_process_goes_on(comm
     held.release()
 
 
+def test_a_requeue_of_what_is_served_names_the_commands_before_and_after_it(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cordwood.administration.connection.reach", lambda bootstrap: None)
+    commands.with_two_editions()
+    serving = Serving(commands.project.directory)
+    commands.project.files.make_directory(serving.directory)
+    held = RunLock(serving.lock)
+    held.take("all pipelines", 5)
+    serving.report({"enrich": {"stage": "running", "restarts": 0, "edition": "v1", "failure": None}})
+    result = commands.run("requeue", "enrich")
+    held.release()
+    assert "`cordwood pipeline serve` runs enrich" in result.stderr
+    hint = "`cordwood pipeline stop enrich` ends it after its batch; `cordwood pipeline start enrich` afterwards"
+    assert hint in result.stderr
+
+
 def test_list_and_status_show_a_search_for_poison_records_while_the_edition_runs(commands: Commands) -> None:
     commands.with_two_editions()
     SearchNews(commands.state, "v1", {}, lambda event: None)(3, "looking among 9 records")

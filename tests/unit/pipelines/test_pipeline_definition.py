@@ -228,3 +228,11 @@ def test_who_looks_for_when_matched_is_told_of_latest_by(tmp_path: Path) -> None
     with pytest.raises(InvalidDefinition, match=r"orders.py:2: .*when_matched") as refused:
         load_pipeline(file)
     assert refused.value.hint.startswith("latest_by=")
+
+
+def test_a_udf_whose_type_spark_has_to_read_is_refused_with_the_ways_to_write_it(tmp_path: Path) -> None:
+    file = tmp_path / "orders.py"
+    file.write_text("from pyspark.sql import functions as F\n\n@F.udf('string')\ndef same(text):\n    return text\n")
+    with pytest.raises(InvalidDefinition, match=r"orders.py:[34]: .*SESSION_OR_CONTEXT_NOT_EXISTS") as refused:
+        load_pipeline(file)
+    assert "say udf(StringType()), not udf" in refused.value.hint

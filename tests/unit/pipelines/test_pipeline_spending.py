@@ -1,6 +1,6 @@
 """The parts of a batch's time, in words."""
 
-from cordwood.pipelines.editions.events import Spent, in_words, spent_in_batch, spent_in_words
+from cordwood.pipelines.editions.events import Spent, in_words, is_empty_batch, spent_in_batch, spent_in_words
 
 OUTPUTS = {"priced": Spent(1500, 1100, 350, 30), "orders": Spent(700, 200, 500, 400)}
 
@@ -51,3 +51,11 @@ def test_the_line_of_a_batch_has_it_only_if_asked_to() -> None:
     }
     assert in_words(event) == "00:00:00 batch 3, 5 in, 5 to priced, lag 0, 2.0 s"
     assert in_words(event, verbose=True).startswith("00:00:00 batch 3, 5 in, 5 to priced, lag 0, 2.0 s: priced 1.53 s")
+
+
+def test_a_batch_without_records_is_empty_unless_it_wrote_something() -> None:
+    batch = {"event": "batch", "rows_in": 0, "rows_out": {"out": 0}, "quarantined": 0}
+    assert is_empty_batch(batch)
+    assert not is_empty_batch({**batch, "rows_out": {"out": 1}}), "a window has ended"
+    assert not is_empty_batch({**batch, "rows_in": None})
+    assert not is_empty_batch({"event": "started"})

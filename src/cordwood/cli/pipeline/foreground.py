@@ -21,7 +21,7 @@ from cordwood.model.failure import ExitCode, Failure
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import InvalidDefinition
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.editions.events import Event, Tell, clear_failure, in_words, note_failure
+from cordwood.pipelines.editions.events import Event, Tell, clear_failure, in_words, is_empty_batch, note_failure
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.execution.python_memory import default_limit_bytes
@@ -144,6 +144,8 @@ def telling(
             monitor.heard(event)
         if event["event"] == "doing":
             doing.show(in_words(event))
+            return
+        if is_empty_batch(event) and not as_json and not verbose:
             return
         doing.hide()
         if as_json:

@@ -193,7 +193,7 @@ def _node(
         live.edition.version,
         live.is_running,
         live.lag,
-        rows * 1000 / duration_ms if rows is not None and duration_ms else None,
+        rows * 1000 / duration_ms if rows and duration_ms else None,
         live.progress.get("quarantined", 0),
         [*trouble, *failed, *(f"reads {each}" for each in live.abandoned)],
         _flows(state, live, lag_by_topic, pipeline, duration_ms),

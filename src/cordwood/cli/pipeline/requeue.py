@@ -46,6 +46,8 @@ def requeue(
     with refusals():
         from cordwood.administration.connection import reach
         from cordwood.cli.pipeline.target import find, say_which_code
+        from cordwood.pipelines.definition.errors import AlreadyRunning
+        from cordwood.pipelines.editions.control import Serving
         from cordwood.pipelines.editions.live_edition import locked_live_edition, would_be_live_edition
 
         bootstrap = bootstrap_of(servers, client_config)
@@ -59,6 +61,13 @@ def requeue(
             chosen = _chosen(found, edition, bootstrap, superseded=superseded)
             _show_chosen(found.pipeline.name, chosen, as_json=as_json)
             return
+        name = found.pipeline.name
+        stage = Serving(found.project.directory).pipelines().get(name, {}).get("stage")
+        if stage in ("starting", "running"):
+            hint = (
+                f"`cordwood pipeline stop {name}` ends it after its batch; `cordwood pipeline start {name}` afterwards"
+            )
+            raise AlreadyRunning(f"`cordwood pipeline serve` runs {name}", hint)
         now_ms = int(time.time() * 1000)
         edition, lock = locked_live_edition(found.project, found.state, found.pipeline, in_place=False, now_ms=now_ms)
         try:
@@ -68,6 +77,8 @@ def requeue(
         finally:
             lock.release()
     _show(found.pipeline.name, found.pipeline.quarantine_topic, done, as_json=as_json)
+    if stage == "stopped" and not as_json:
+        remark(f"`cordwood pipeline start {name}` has `serve` go on with it.")
     if done.failed_again:
         raise typer.Exit(ExitCode.PROBLEM_FOUND)
 

@@ -132,7 +132,7 @@ class _Shown:
         self._quarantined: Counter[str] = Counter()
 
     def tell(self, event: "Event") -> None:
-        from cordwood.pipelines.editions.events import clear_failure, in_words, note_failure
+        from cordwood.pipelines.editions.events import clear_failure, in_words, is_empty_batch, note_failure
 
         name, kind = event.get("pipeline", ""), event["event"]
         if kind == "doing":
@@ -150,6 +150,8 @@ class _Shown:
             self._batches[name] += 1
             self._rows_in[name] += event["rows_in"] or 0
             self._quarantined[name] += event["quarantined"]
+        if is_empty_batch(event) and not self._as_json and not self._verbose:
+            return
         self.doing.hide()
         if self._as_json:
             print_json_line(event)

@@ -95,6 +95,11 @@ def _run(path: Path, beside: Path) -> dict[str, object]:
 
 def _hint_of(error: Exception) -> str:
     """The parameter that does what an unknown one, which people look for, is thought to do."""
+    if "SESSION_OR_CONTEXT_NOT_EXISTS" in str(error):
+        return (
+            "a file is loaded before Spark starts, and Spark alone can read a type's name: say udf(StringType()), not "
+            'udf("string"), or make it within the pipeline\'s function'
+        )
     if isinstance(error, TypeError) and "'when_matched'" in str(error):
         return 'latest_by="changed_at" keeps the newest row of each key, also when an older one comes late'
     return ""

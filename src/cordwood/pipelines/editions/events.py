@@ -59,9 +59,18 @@ def in_words(event: Event, *, verbose: bool = False) -> str:
             raise AssertionError(f"an event of no known kind: {kind}")
 
 
+def is_empty_batch(event: Event) -> bool:
+    """True for a batch that read nothing and wrote nothing: of offsets without records, as aborted transactions leave
+    them."""
+    if event["event"] != "batch" or event["rows_in"] != 0:
+        return False
+    return not any(event["rows_out"].values()) and not event["quarantined"]
+
+
 def say(event: Event) -> None:
     """Prints the line for people."""
-    print(in_words(event), flush=True)
+    if not is_empty_batch(event):
+        print(in_words(event), flush=True)
 
 
 def _batch(event: Event) -> str:

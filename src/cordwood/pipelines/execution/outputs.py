@@ -154,7 +154,7 @@ class Outputs:
             work.spent[name] = Spent(_ms_since(began_s), staged.input_ms, staged.write_ms)
             if staged.null_keys:
                 if RECORD not in rows.columns:
-                    raise unwritable_without_a_record(output, staged.null_keys)
+                    raise unwritable_without_a_record(output, staged.null_keys, self._pipeline)
                 work.failures.append(unwritable_rows(rows, output))
 
     def discard(self, work: Work) -> None:
@@ -306,12 +306,16 @@ class Outputs:
         return f"{self._application}.{sha256(what.encode()).hexdigest()[:12]}"
 
 
-def unwritable_without_a_record(table: Table, rows: int) -> InvalidRows:
+def unwritable_without_a_record(table: Table, rows: int, pipeline: Pipeline) -> InvalidRows:
     is_of_database = table.format is TableFormat.POSTGRESQL
     what = "a null key, or a value that PostgreSQL cannot store" if is_of_database else "a null key"
+    left_out = (
+        f'leave such rows out in the function: where("{" and ".join(f"{key} is not null" for key in table.key)}")'
+    )
+    kept = "keep the column _record, and their records are quarantined; where a row is made of several records, "
     return InvalidRows(
         f"table {table.name}: {rows} rows of a batch have {what}",
-        "keep the column _record, and their records are quarantined",
+        left_out if pipeline.settings.stateful else f"{kept}{left_out}",
     )
 
 

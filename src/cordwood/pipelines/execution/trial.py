@@ -97,7 +97,7 @@ class _Kept:
                 continue
             missing = [row for row in found if _lacks_key(row, output)]
             if missing and RECORD not in rows.columns:
-                raise unwritable_without_a_record(output, len(missing))
+                raise unwritable_without_a_record(output, len(missing), self.pipeline)
             if RECORD in rows.columns and (missing or output.format is TableFormat.POSTGRESQL):
                 work.failures.append(unwritable_rows(rows, output))
 

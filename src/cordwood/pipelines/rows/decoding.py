@@ -160,7 +160,12 @@ def _wrong_json(part: str, text: "Column", not_text: "Column", format_: Json, to
         not_text,
         F.when(
             ~F.coalesce(is_one, F.lit(False)),
-            F.concat(F.lit(f"the {part} is no JSON object of the declared types: "), F.left(text, F.lit(120))),
+            F.concat(
+                F.lit(f"the {part} is no JSON object of the declared types"),
+                _misfits(text, _schema(format_.schema, topic)),
+                F.lit(": "),
+                F.left(text, F.lit(120)),
+            ),
         ),
         *(
             F.when(content[field.name].isNull(), F.lit(f"{field.name} is missing or null"))
@@ -168,6 +173,25 @@ def _wrong_json(part: str, text: "Column", not_text: "Column", format_: Json, to
             if not field.nullable
         ),
     )
+
+
+def _misfits(text: "Column", schema: "StructType") -> "Column":
+    """The fields of an object that have a value of another type, in words: ` (amount is no double)`. Spark parses a
+    record again for it, which happens only for those that are set aside; and the expression is no larger for more
+    fields, because each batch is planned anew."""
+    from pyspark.sql import functions as F
+
+    texts = "map<string, string>"
+    there = F.from_json(text, texts)
+    fits = F.from_json(F.to_json(F.from_json(text, _all_nullable(schema))), texts)
+    fields = F.array(*(F.struct(F.lit(each.name), F.lit(each.dataType.simpleString())) for each in schema))
+    misfits = F.filter(
+        fields, lambda each: there[each["col1"]].isNotNull() & F.coalesce(fits, F.create_map())[each["col1"]].isNull()
+    )
+    words = F.array_join(
+        F.transform(misfits, lambda each: F.concat(each["col1"], F.lit(" is no "), each["col2"])), ", "
+    )
+    return F.when(words != "", F.concat(F.lit(" ("), words, F.lit(")"))).otherwise("")
 
 
 def _wrapped(text: "Column") -> "Column":
