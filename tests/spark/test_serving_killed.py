@@ -59,6 +59,50 @@ def processes_of(worker: int) -> dict[int, str]:
     return found
 
 
+LOOPS = """
+import os
+from pathlib import Path
+from cordwood.pipelines import *
+from pyspark.sql import functions as F
+
+@pipeline("{name}", version=1, inputs=topic("{topic}", value=json("n int not null")), outputs=table("{name}"),
+          spark={{"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.driver.memory": "512m"}})
+def loops(numbers):
+    @F.udf("int")
+    def same(n):
+        Path("{here}/at-work").touch()
+        while os.path.exists("{here}/loops"):
+            pass
+        return n
+    return numbers.select(same("n").alias("n"))
+"""
+
+
+def test_the_worker_of_a_killed_serve_is_gone_with_java_in_mid_batch_and_the_next_one_goes_on(
+    serve: Serve, make_topic: MakeTopic, put: Produce
+) -> None:
+    """A worker that went on with its batch, which never ends here, would hold the edition against the next one."""
+    topic = make_topic()
+    name = f"loops-{topic[-6:]}"
+    (serve.files / "loops.py").write_text(LOOPS.format(name=name, topic=topic, here=serve.directory))
+    loops = serve.directory / "loops"
+    loops.touch()
+    put(topic, numbers(range(3)))
+    serve.start()
+    eventually((serve.directory / "at-work").exists, within_s=WITHIN_S, what="a batch under way", every_s=0.2)
+    worker = worker_of(serve)
+    there = " ".join(processes_of(worker).values())
+    assert "/bin/java" in there
+    assert "workers.daemon pyspark.worker" in there
+    assert serve.process is not None
+    serve.process.kill()
+    serve.process.wait()
+    eventually(lambda: processes_of(worker), to_be={}, what="the end of the worker, of Java and of the loop")
+    loops.unlink()
+    serve.start()
+    serve.has_rows(name, range(3))
+
+
 def test_each_record_is_there_once_whichever_process_is_killed(
     serve: Serve, broker: RunningBroker, make_topic: MakeTopic, put: Produce
 ) -> None:
