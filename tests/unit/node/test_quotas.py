@@ -268,6 +268,13 @@ def test_an_answer_without_a_place_for_the_time_is_sent_as_it_is(world: World) -
         assert asked.paused_ms == 1_000
 
 
+def test_the_time_at_the_end_of_an_answer_in_parts_is_in_its_last_part() -> None:
+    header = RequestHeader(ApiKey.DESCRIBE_DELEGATION_TOKEN, 3, 5, None, 0)
+    whole = encode_response(header, {"error_code": 0, "tokens": [], "throttle_time_ms": 0})
+    told = with_throttle_time(header, [whole[:9], whole[9:]], 1234)
+    assert told == [whole[:9], encode_response(header, {"throttle_time_ms": 1234})[9:]]
+
+
 @pytest.mark.parametrize("key", sorted(set(SERVED) - {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}))
 def test_the_time_is_told_in_every_version_of_every_answer_that_has_a_place_for_it(key: int) -> None:
     body = load(APIS[key].name)["response"].body

@@ -19,16 +19,24 @@ def with_throttle_time(header: RequestHeader, frame: Frame, throttle_ms: int) ->
     """The same answer, which tells its client how long it is held back. An answer without a place for that is returned
     as it is."""
     place = _place(header.api_key, header.api_version)
-    first = frame if isinstance(frame, bytes) else frame[0]
-    if place is None or not isinstance(first, bytes):
+    if place is None:
+        return frame
+    at = 0 if place >= 0 else -1
+    part = frame if isinstance(frame, bytes) else frame[at]
+    needed = -place if place < 0 else place + INT32.size
+    if not isinstance(part, bytes) or len(part) < needed:
         return frame
     if place < 0:
-        if header.api_key == ApiKey.PRODUCE and flexible(header.api_key, header.api_version) and first[-1]:
+        if header.api_key == ApiKey.PRODUCE and flexible(header.api_key, header.api_version) and part[-1]:
             # The answer ends with the addresses of other leaders, and its client goes there.
             return frame
-        place += len(first)
-    told = first[:place] + INT32.pack(throttle_ms) + first[place + INT32.size :]
-    return told if isinstance(frame, bytes) else [told, *frame[1:]]
+        place += len(part)
+    told = part[:place] + INT32.pack(throttle_ms) + part[place + INT32.size :]
+    if isinstance(frame, bytes):
+        return told
+    parts = list(frame)
+    parts[at] = told
+    return parts
 
 
 @cache
