@@ -12,8 +12,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "rights.md"
 
 ANYBODY = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 """APIs that need no right: what they tell is the same for everybody."""
-ONLY_HOLDERS = {ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN}
-"""APIs that no right opens: a token says who may renew and end it."""
+ONLY_HOLDERS = {ApiKey.RENEW_DELEGATION_TOKEN}
+"""APIs that no right opens: a token says who may renew it."""
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -62,7 +62,9 @@ def test_our_commands_and_our_client(broker: Broker, tmp_path: Path) -> None:
     def cordwood(*words: str, user: str = "alice", fails: bool = False) -> str:
         given = (*words, "-b", broker.listeners["USERS"])
         config = librdkafka_file(tmp_path / f"{user}.properties", user)
-        done = CliRunner().invoke(app, ["token", *given, "--client-config", str(config)])
+        done = CliRunner().invoke(
+            app, [*(() if words[0] == "user" else ("token",)), *given, "--client-config", str(config)]
+        )
         assert (done.exit_code != 0) == fails, done.output
         return done.output
 
@@ -89,6 +91,9 @@ def test_our_commands_and_our_client(broker: Broker, tmp_path: Path) -> None:
         with pytest.raises(SecurityFailure, match="delegation token that is not over"):
             cluster.topics()
     assert "No delegation tokens" in cordwood("list")
+    left = json.loads(cordwood("create", "--renewer", "bob", "--json"))["id"]
+    assert f"`cordwood token expire {left}` ends it" in cordwood("user", "remove", "alice", "--yes", user="bob")
+    cordwood("expire", left, "--yes", user="bob")
 
 
 @pytest.mark.interop

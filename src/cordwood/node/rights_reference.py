@@ -22,8 +22,8 @@ An embedded broker's `broker.log` belongs to the process that made it and asks n
 
 - The right after "or" does as well.
 - *Left out*: the answer is as if the resource did not exist.
-- Delegation tokens are renewed and ended by their owners, requesters and renewers alone, who may describe them, too.
-  For tokens of others a rule is needed: without an authorizer, and in its dry run, nobody has this right.
+- Delegation tokens are renewed, ended and described by their owners, requesters and renewers, who need no right. For
+  tokens of others a rule is needed: without an authorizer, and in its dry run, nobody has this right.
 - Keys from 10000 on are Cordwood's own. A family of transactions is the transactional id `family:NAME`.
 
 | key | API | versions | operation | on | without it |
@@ -44,7 +44,8 @@ def _versions(api: Api, right: Right) -> str:
 def _row(api: Api, right: Right) -> str:
     needs = str(right.operation) + "".join(f", or {_name(*other)}" for other in right.instead)
     on = f"the cluster, {right.of}" if right.kind is ResourceKind.CLUSTER and right.of else right.of or "the cluster"
-    without = f"{right.without.value}" if right.without is Without.LEFT_OUT else right.kind.refusal.name
+    own = right.without in (Without.LEFT_OUT, Without.NOT_THE_HOLDER)
+    without = right.without.value if own else right.kind.refusal.name
     return f"| {api.key} | {api.name} | {_versions(api, right)} | {needs} | {on} | {without} |\n"
 
 

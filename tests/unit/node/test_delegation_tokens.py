@@ -17,7 +17,7 @@ from tests.unit.node.test_security_trail import Heard
 from tests.unit.security.test_scram import CLIENT_NONCE, final_message
 
 from cordwood.cluster.planner.security import tokens as planner
-from cordwood.model.acls import EVERYTHING, Acl, Pattern, Permission
+from cordwood.model.acls import EVERYTHING, THE_CLUSTER, Acl, Pattern, Permission
 from cordwood.model.credentials import ScramKeys, ScramMechanism
 from cordwood.model.errors import ErrorCode
 from cordwood.model.operations import Operation, ResourceKind
@@ -335,6 +335,18 @@ def test_with_a_right_a_user_gets_the_tokens_of_another(world: World) -> None:
     third = alice.create()
     assert set(bob.described("alice")) == {theirs.token_id, own.token_id, third.token_id}
     assert error(bob.renew(bytes(own.hmac)).error_code) == "DELEGATION_TOKEN_OWNER_MISMATCH"
+
+
+def test_who_administers_the_cluster_ends_tokens_of_others_and_renews_none(world: World) -> None:
+    alice, bob = logged_in(world), logged_in(world, "bob")
+    token = alice.create()
+    thief, secret = holder(world, token), bytes(token.hmac)
+    assert error(bob.expire(secret).error_code) == "DELEGATION_TOKEN_OWNER_MISMATCH"
+    allow(world, Operation.ALTER, ResourceKind.CLUSTER, THE_CLUSTER)
+    assert error(bob.renew(secret).error_code) == "DELEGATION_TOKEN_OWNER_MISMATCH"
+    assert thief.is_served
+    assert error(bob.expire(secret).error_code) == "NONE"
+    assert not thief.is_served
 
 
 def test_a_token_keeps_the_groups_of_its_owner(world: World) -> None:

@@ -44,7 +44,7 @@ EVERY_RIGHT = [
     )
     for key, api in sorted(SERVED.items())
     for place, right in enumerate(rights_for(key, api.max_version))
-    if right.without is not Without.LEFT_OUT
+    if right.without not in (Without.LEFT_OUT, Without.NOT_THE_HOLDER)
 ]
 
 

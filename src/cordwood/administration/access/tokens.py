@@ -9,6 +9,7 @@ from cordwood.client import delegation
 from cordwood.client.brokers import Brokers
 from cordwood.client.delegation import HeldToken
 from cordwood.client.errors import ClientError, RequestRefused
+from cordwood.model.delegation_tokens import USER
 from cordwood.model.errors import ErrorCode
 from cordwood.model.failure import ExitCode, Failure, near_names
 
@@ -21,7 +22,8 @@ _HINTS = {
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "brokers need delegation.token.secret.key.file, the same key on all",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "log in by a password, a token of an identity provider or a "
     "certificate (--client-config): a listener that asks nobody gives no tokens, and neither does a token",
-    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: "its owner, its requester and its renewers can do this",
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: "its owner, its requester and its renewers can do this; who has "
+    "Alter of the cluster can end it, too",
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "a rule has to allow CreateTokens of the user",
     ErrorCode.DELEGATION_TOKEN_EXPIRED: "a token that is over cannot be renewed: `cordwood token create` makes another",
     ErrorCode.POLICY_VIOLATION: "there are too many tokens: end some, or give them shorter lives",
@@ -61,6 +63,20 @@ def tokens(bootstrap: Bootstrap, timeout_s: float, owners: Collection[str] | Non
 def check_may_ask(bootstrap: Bootstrap, timeout_s: float) -> None:
     """Raises Failure if the cluster has no tokens for the caller."""
     _asked(bootstrap, timeout_s, lambda brokers: delegation.describe(brokers, ()))
+
+
+def tokens_left(bootstrap: Bootstrap, timeout_s: float, user: str) -> list[HeldToken] | None:
+    """The tokens by which somebody may go on as this user after the password has changed, or the user is gone, as far
+    as the caller may see them; None: the caller is told nothing about tokens. Raises Failure."""
+    try:
+        found = tokens(bootstrap, timeout_s, [user])
+    except Failure as failure:
+        if failure.code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED.name:
+            return []
+        if failure.code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.name:
+            return None
+        raise
+    return [held for held in found if held.token.owner == f"{USER}:{user}"]
 
 
 def existing_token(bootstrap: Bootstrap, timeout_s: float, token_id: str) -> HeldToken:

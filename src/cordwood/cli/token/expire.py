@@ -23,7 +23,10 @@ def expire_token(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """End a delegation token of yours, or of which you are a renewer, and with it the sessions that began by it."""
+    """End a delegation token of yours, or of which you are a renewer, and with it the sessions that began by it.
+
+    Who has the right Alter of the cluster, as a super user has, ends every token that he may see.
+    """
     from cordwood.administration.access import tokens
     from cordwood.cli.terminal.output import print_json, remark, say
 

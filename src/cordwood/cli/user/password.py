@@ -7,6 +7,8 @@ from cordwood.cli.terminal.options import (
     AsJson,
     TimeoutSeconds,
 )
+from cordwood.cli.user.left_tokens import as_json as tokens_as_json
+from cordwood.cli.user.left_tokens import left_tokens
 from cordwood.cli.user.password_source import PasswordFile, UserName, new_password
 
 
@@ -19,7 +21,8 @@ def change_password(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Change a user's password, for all mechanisms of the user. Open connections stay until they log in again.
+    """Change a user's password, for all mechanisms of the user. Open connections stay until they log in again, and so
+    do the user's delegation tokens until they are over: the command names them.
 
     Files with which the user logs in, which `cordwood serve --secure` or `cordwood user add` made beside the file of
     --client-config, get the new password, too.
@@ -37,12 +40,13 @@ def change_password(
         set_password(connection, name, password, user.iterations)
         if secure is not None:
             written = secure.rewrite_files(name, password)
-    if as_json:
-        files = {"files": written} if written else {}
-        print_json({"user": name, "changed": not dry_run, **files, **as_dry(dry_run)})
-    elif dry_run:
-        remark(DRY_RUN)
-    else:
+    if not as_json and not dry_run:
         say(f"{name} has a new password")
         for path in written.values():
             say(path)
+    left = left_tokens(name, bootstrap_servers, client_config, timeout_s)
+    if as_json:
+        files = {"files": written} if written else {}
+        print_json({"user": name, "changed": not dry_run, **files, **tokens_as_json(left), **as_dry(dry_run)})
+    elif dry_run:
+        remark(DRY_RUN)

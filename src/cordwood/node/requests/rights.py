@@ -21,6 +21,7 @@ class Without(Enum):
     REFUSED = "the request is refused"
     ENTRY_REFUSED = "that entry is refused"
     LEFT_OUT = "left out"
+    NOT_THE_HOLDER = "DELEGATION_TOKEN_OWNER_MISMATCH"
 
 
 class Right(NamedTuple):
@@ -145,7 +146,7 @@ RIGHTS: Final[Mapping[int, Rights]] = {
         ),
     ),
     ApiKey.RENEW_DELEGATION_TOKEN: ONLY_OWN_TOKENS,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: ONLY_OWN_TOKENS,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: (_cluster(Operation.ALTER, "for tokens of others", Without.NOT_THE_HOLDER),),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: (
         Right(Operation.DESCRIBE, ResourceKind.DELEGATION_TOKEN, "each token of others, or else", Without.LEFT_OUT),
         Right(Operation.DESCRIBE_TOKENS, ResourceKind.USER, "the owner `User:NAME` of each", Without.LEFT_OUT),
