@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.conftest import BROKER
+from tests.broker.conftest import BROKER, Client
 from tests.deadline import eventually, eventually_here
 from tests.raw_client import RawClient
 
@@ -80,6 +80,17 @@ async def test_a_crowd_at_the_listener_of_brokers_closes_neither_brokers_nor_all
         for other, frame in ((client, request_frame(3)), (peer, proof(3))):
             await other.send(frame)
             assert (await other.receive_response())[0] == 3
+
+
+async def test_a_flood_from_one_address_pushes_out_no_broker_that_is_about_to_prove_itself(serving: Any) -> None:
+    async with serving(max_connections=MOST_STRANGERS + 20) as broker:
+        peer = Client(await broker.connected(source="127.0.0.2", to_brokers=True))
+        broker.clients.append(peer)
+        for _ in range(MOST_STRANGERS + 50):
+            await broker.connect(to_brokers=True)
+        await eventually_here(lambda: broker.connections.accepted == MOST_STRANGERS + 51)
+        await peer.send(proof(7))
+        assert (await peer.receive_response())[0] == 7
 
 
 async def test_one_address_has_its_share_and_brokers_do_not_count(

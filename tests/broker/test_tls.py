@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.conftest import TlsClient, client_context
+from tests.broker.conftest import TlsClient, client_context, echo
 from tests.broker.test_sending import CONTENT, Slice, file_with_content, response_of
 from tests.certificates import Authority, name, rsa_key
 from tests.deadline import eventually_here
 
 from cordwood.broker.network.tls import layer, listeners
+from cordwood.model.settings.listeners import Asks, Callers, Entrance
 from cordwood.security.sessions import ANONYMOUS, Principal
+from cordwood.wire.requests import RequestHeader
 
 pytestmark = pytest.mark.parametrize("tls", [True], ids=["tls"])
 
@@ -218,6 +220,52 @@ async def test_a_connection_counts_before_its_handshake(serving: Any, caplog: py
         assert await third.closed()
         assert "max.connections.per.ip" in caplog.text
         assert len(strangers) == 2
+
+
+async def test_strangers_without_a_handshake_make_way_for_clients(
+    serving: Any, request_frame: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(max_connections=3) as broker:
+        client = await broker.connect()
+        strangers = [await broker.stranger() for _ in range(2)]
+        await eventually_here(lambda: len(broker.connections), to_be=3)
+        monkeypatch.setattr("cordwood.broker.network.connections.MAKES_WAY_AFTER_S", 100.0)
+        assert await (await broker.stranger()).closed(), "a stranger has a moment for its handshake"
+        monkeypatch.setattr("cordwood.broker.network.connections.MAKES_WAY_AFTER_S", 0.0)
+        others = [await broker.connect() for _ in range(2)]
+        for stranger in strangers:
+            assert await stranger.closed()
+        for other in others:
+            await answered(other, request_frame(0))
+        assert await (await broker.stranger()).closed(), "whoever has finished a handshake makes way for nobody"
+        for other in (client, *others):
+            await answered(other, request_frame(1))
+
+
+async def test_strangers_who_do_not_log_in_make_way_for_users(
+    serving: Any, request_frame: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cordwood.broker.network.connections.MAKES_WAY_AFTER_S", 0.0)
+    asked = Entrance("SASL_SSL", Callers.CLIENTS, Asks(("SCRAM-SHA-256",)))
+    async with serving(max_connections=2) as broker:
+        broker.server.close()
+        broker.server = await broker.loop.create_server(lambda: broker.make_connection(asked), "127.0.0.1", 0)
+        broker.address = broker.server.sockets[0].getsockname()
+        broker.node.answer = log_in
+        user = await broker.connect()
+        await answered(user, request_frame(1))
+        broker.node.answer = echo
+        idler = await broker.connect()
+        await answered(idler, request_frame(1))
+        another = await broker.connect()
+        assert await idler.closed()
+        for each in (user, another):
+            await answered(each, request_frame(2))
+
+
+def log_in(header: RequestHeader, body: bytes, reply: Any) -> None:
+    reply.begin(reply.session._replace(mechanism="SCRAM-SHA-256", ends_ms=None))
+    echo(header, body, reply)
 
 
 async def test_two_hundred_half_handshakes_hold_nobody_up(serving: Any, request_frame: Any) -> None:

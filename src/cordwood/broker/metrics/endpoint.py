@@ -87,7 +87,7 @@ class Visit(asyncio.BufferedProtocol):
 
     # Calls of the layer with TLS
 
-    def proved_identity(self, principal: Principal) -> None:
+    def shook_hands(self, principal: Principal | None) -> None:
         """Everybody who reaches the endpoint may read it."""
 
     def close(self, reason: str, level: int = logging.INFO) -> None:

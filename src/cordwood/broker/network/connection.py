@@ -129,6 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._make_sender = make_sender
         self.session = session_at(entrance, "")
+        self._awaits_handshake = make_sender is not PlainSender
         self.for_brokers = entrance.callers is Callers.BROKERS
         self._is_brokers = False
         """True if a request on this connection has proved that another broker sent it."""
@@ -157,6 +158,10 @@ class Connection(asyncio.BufferedProtocol):
         """The client id of the first request; None: no request has come."""
         self.requests = 0
         self.received_bytes = 0
+
+    @property
+    def has_to_prove(self) -> bool:
+        return self._awaits_handshake or (self.session.ends_ms is not None and self.session.mechanism is None)
 
     @property
     def client_host(self) -> str:
@@ -190,9 +195,14 @@ class Connection(asyncio.BufferedProtocol):
         self.holds -= 1
         self.serve_on()
 
-    def proved_identity(self, principal: Principal) -> None:
-        """Notes who the peer is. Called before its first request."""
-        self.session = self.session._replace(principal=principal)
+    def shook_hands(self, principal: Principal | None) -> None:
+        """Notes the end of a TLS handshake, and the user whose certificate the peer showed, before its first
+        request."""
+        self._awaits_handshake = False
+        if principal is not None:
+            self.session = self.session._replace(principal=principal)
+        if not self.has_to_prove:
+            self._connections.logged_in(self)
 
     def pause(self, for_s: float) -> None:
         """Serves no request for so long, and reads none: its peer is over a quota."""

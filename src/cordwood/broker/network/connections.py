@@ -39,7 +39,10 @@ LOG_IN_S: Final = 10.0
 
 MOST_STRANGERS: Final = 100
 """The most connections at the listener of brokers that have not proved to be a broker's: those of operators, and of
-brokers in their first milliseconds. The oldest one makes way for the next."""
+brokers in their first milliseconds. The oldest one of the address that has most makes way for the next, so that a
+flood from one address pushes out itself, and no broker in the middle of its handshake."""
+MAKES_WAY_AFTER_S: Final = 1.0
+"""The time that a client has for its log-in even if others wait for its connection."""
 LOOKED_AT_ONCE: Final = 1_000
 """Paused connections that are looked at in one sweep: a look takes about a microsecond."""
 _SWEEP_S: Final = LOOK_S
@@ -89,6 +92,10 @@ class OpenConnection(Receiver, CountedConnection, Protocol):
     @property
     def peer_has_gone(self) -> bool:
         """True if the peer has closed its end."""
+
+    @property
+    def has_to_prove(self) -> bool:
+        """True if the peer has a handshake or a log-in to finish."""
 
     @property
     def quiet(self) -> bool:
@@ -169,8 +176,8 @@ class Connections:
         self._strangers: dict[int, OpenConnection] = {}
         """The connections at the listener of brokers that have not proved to be a broker's, in their order."""
         self._not_logged_in: dict[int, tuple[float, OpenConnection]] = {}
-        """The connections whose peers are asked who they are and have not proved it, with the times of their closing,
-        in order."""
+        """The connections whose peers have a handshake or a log-in to finish, with the times of their beginning, in
+        order."""
         self.paused: dict[int, OpenConnection] = {}
         """The connections of clients over their quotas, which are not read."""
         self._last_id = 0
@@ -202,9 +209,11 @@ class Connections:
         for_brokers, host = connection.for_brokers, connection.client_host
         wait_s: float | None = 0.0
         quota_s: float | None = 0.0
+        is_full = not for_brokers and len(self._open) >= self.limits.max_connections
+        idler = self._idler() if is_full else None
         if self._stopping:
             reason = "the broker is stopping"
-        elif not for_brokers and len(self._open) >= self.limits.max_connections:
+        elif is_full and idler is None:
             reason = (
                 f"there are {len(self._open)} already, and {self.limits.max_connections} may be: see max.connections, "
                 "and ulimit -n"
@@ -224,12 +233,14 @@ class Connections:
         else:
             if for_brokers:
                 self._make_way_for_broker()
+            elif idler is not None:
+                self._make_room(idler, "it has not logged in, another client connects, and there are max.connections")
             self._last_id += 1
             connection.connection_id = self._last_id
             self._open[self._last_id] = connection
             self._clients.opened(connection)
-            if connection.session.ends_ms is not None:
-                self._not_logged_in[self._last_id] = (self.loop.time() + LOG_IN_S, connection)
+            if connection.has_to_prove:
+                self._not_logged_in[self._last_id] = (self.loop.time(), connection)
             if for_brokers:
                 self._strangers[self._last_id] = connection
             else:
@@ -249,12 +260,27 @@ class Connections:
         wait_ms = 0 if self.quotas is None else self.quotas.addresses.wait_ms(host, self.now().boot_ms)
         return None if wait_ms is None else wait_ms / 1000
 
+    def _idler(self) -> OpenConnection | None:
+        """The connection that makes way for another client: strangers who say nothing must not keep users away. Not
+        beyond the bound, which may have been lowered: then all wait until there is room."""
+        if len(self._open) > self.limits.max_connections:
+            return None
+        since_s = self.loop.time() - MAKES_WAY_AFTER_S
+        for began_s, connection in self._not_logged_in.values():
+            if began_s > since_s:
+                break
+            if not connection.for_brokers:
+                return connection
+        return None
+
     def _make_way_for_broker(self) -> None:
         """Closes a connection if there is no room for a new one at the listener of brokers. A client must not be able
         to keep followers away, at its own listener or at theirs: the new connection gets in even if one closed
         connection is not enough, as after max.connections was lowered, or if there is none to close."""
         if len(self._strangers) >= MOST_STRANGERS:
-            self._make_room(next(iter(self._strangers.values())), "too many at the listener of brokers prove nothing")
+            ((crowded, _),) = Counter(each.client_host for each in self._strangers.values()).most_common(1)
+            oldest = next(each for each in self._strangers.values() if each.client_host == crowded)
+            self._make_room(oldest, "too many at the listener of brokers prove nothing")
         elif len(self._open) >= self.limits.max_connections:
             others = [each for each in self._open.values() if not each.for_brokers] or list(self._strangers.values())
             if others:
@@ -266,7 +292,7 @@ class Connections:
         self.forget(connection)
 
     def logged_in(self, connection: OpenConnection) -> None:
-        """Notes that the peer has proved who it is."""
+        """Notes that the peer has proved who it is, as far as it is asked."""
         self._not_logged_in.pop(connection.connection_id, None)
 
     def proved(self, connection: OpenConnection) -> None:
@@ -349,12 +375,14 @@ class Connections:
             self._close_idle(now_s - self.limits.max_idle_s)
 
     def _close_late(self, now_s: float) -> None:
-        """Closes connections whose peers were asked who they are and took too long."""
+        """Closes connections whose peers were asked who they are and took too long. Handshakes have clocks of their
+        own, which begin with their turn."""
         late = []
-        for deadline_s, connection in self._not_logged_in.values():
-            if deadline_s > now_s:
+        for began_s, connection in self._not_logged_in.values():
+            if began_s + LOG_IN_S > now_s:
                 break
-            late.append(connection)
+            if connection.session.ends_ms is not None:
+                late.append(connection)
         for connection in late:
             connection.close(f"it did not log in within {LOG_IN_S:g} s")
             self._not_logged_in.pop(connection.connection_id, None)

@@ -58,6 +58,7 @@ class NetworkSettings:
         "Connections beyond this many are closed at once. Fewer if the process may not open enough files: "
         "see `ulimit -n`; one may need two descriptors, beside those of `open.files.max` and 64 more. At the listener "
         "of brokers a connection always gets in: the client's connection that was idle for the longest time makes way. "
+        "For a client the oldest one makes way that has not finished its TLS handshake or log-in after a second. "
         "A change while the broker runs holds for new connections; those that are open stay.",
         low=1,
     )

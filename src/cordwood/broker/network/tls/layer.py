@@ -56,7 +56,7 @@ class Above(Protocol):
 
     def connection_lost(self, reason: Exception | None) -> None: ...
 
-    def proved_identity(self, principal: Principal) -> None: ...
+    def shook_hands(self, principal: Principal | None) -> None: ...
 
     def close(self, reason: str, level: int = logging.INFO) -> None: ...
 
@@ -242,8 +242,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
-        if principal is not None:
-            self._above.proved_identity(principal)
+        self._above.shook_hands(principal)
         self._go_on()
 
     # Reading
