@@ -237,7 +237,7 @@ class Node:
             loop, image, logs, hosted, self.groups, self.hot_keys, reports, self.watch_reports, topic_traffic
         )
 
-        self.delegation_tokens = DelegationTokens(loop, image, reports, token_secrets)
+        self.delegation_tokens = DelegationTokens(loop, image, reports, self.parked, token_secrets)
         self.authentications = Authentications(loop, image, random_bytes, self.delegation_tokens, trail)
         self.catching_up = CatchingUp(loop, image)
         self.wide_requests = WideRequests(loop.turns)

@@ -45,6 +45,10 @@ class Session(NamedTuple):
         """True if the peer may only say who it is, for the first time or again."""
         return self.ends_ms is not None and now_ms >= self.ends_ms
 
+    def bound_ms(self, wait_ms: int, now_ms: int) -> int:
+        """How long a request may wait that would wait for `wait_ms`: not beyond the end of the session."""
+        return wait_ms if self.ends_ms is None else min(wait_ms, self.ends_ms - now_ms)
+
     def proved(self, proof: Proof, mechanism: str, now: Moment) -> Session:
         """The session of the same connection, after the peer has proved who it is. It ends with the proof, or after the
         listener's time for a session, whichever is sooner."""

@@ -56,6 +56,9 @@ class FetchedPartition(NamedTuple):
     dropped_deletions: tuple[int, int] | None = None
     """For followers: mark and highest offset of the deletions that the log lacks (version 12 and later)."""
 
+    def without_records(self) -> "FetchedPartition":
+        return self._replace(records=b"", aborted_transactions=None if self.aborted_transactions is None else ())
+
 
 FetchedTopics = Sequence[tuple[str | TopicId, Sequence[FetchedPartition]]]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from simulation.world.life import TOKEN_SECRETS
 from simulation.world.world import World
-from tests.unit.node.speaking import error
+from tests.unit.node.speaking import error, fetch_values, only, values_in
 from tests.unit.node.test_sasl import Peer as PasswordPeer
 from tests.unit.node.test_sasl import asking, world_with_users
 from tests.unit.node.test_security_trail import Heard
@@ -239,6 +239,20 @@ def test_an_ended_token_ends_its_sessions_at_once(world: World) -> None:
     assert alice.is_served
     assert is_refused(world, token.token_id, bytes(token.hmac))
     assert error(alice.expire(bytes(token.hmac)).error_code) == "DELEGATION_TOKEN_NOT_FOUND"
+
+
+def test_a_fetch_that_waits_does_not_outlive_a_token_that_is_ended(world: World) -> None:
+    alice = logged_in(world)
+    token = alice.create()
+    peer = holder(world, token)
+    fields = fetch_values(("orders", 0, 0), max_wait_ms=2**31 - 1)
+    waiting = peer.connection.request(ApiKey.FETCH, 12, fields)
+    world.settle()
+    assert not waiting.ended
+    assert alice.expire(bytes(token.hmac)).error_code == 0
+    world.settle()
+    assert values_in(only(waiting.answer)) == []
+    assert not peer.is_served
 
 
 def test_a_session_goes_on_with_a_renewed_token(world: World) -> None:

@@ -10,7 +10,15 @@ import pytest
 from simulation.world.exchange import Connection, Exchange, State
 from simulation.world.world import World
 from tests.moments import at
-from tests.unit.node.speaking import create_topic, error
+from tests.unit.node.speaking import (
+    batch_of,
+    create_topic,
+    error,
+    fetch_values,
+    only,
+    produce_values,
+    values_in,
+)
 from tests.unit.security.test_scram import CLIENT_NONCE, final_message
 
 from cordwood.model.credentials import SASL_MECHANISMS, ScramMechanism, shape_of
@@ -310,6 +318,26 @@ def test_a_session_ends_and_goes_on_after_another_proof(world: World) -> None:
     world.advance(SESSION_MS)
     assert "after its session has ended" in peer.metadata().hang_up_reason
     assert not peer.connection.open
+
+
+def test_a_fetch_that_waits_is_answered_without_records_when_its_session_ends(world: World) -> None:
+    world.network.entrance = asking(session_ms=SESSION_MS)
+    peer, writer = Peer(world), Peer(world)
+    peer.scram()
+    waiting = peer.connection.request(
+        ApiKey.FETCH, 12, fetch_values(("orders", 0, 0), min_bytes=10_000, max_wait_ms=10 * SESSION_MS)
+    )
+    writer.scram("bob")
+    writer.connection.request(ApiKey.PRODUCE, 9, produce_values("orders", batch_of(world, b"secret")))
+    world.advance(SESSION_MS - 1)
+    assert not waiting.ended
+    world.advance(1)
+    part = only(waiting.answer)
+    assert (part.error_code, part.high_watermark, values_in(part)) == (0, 1, [])
+    assert peer.scram().session_lifetime_ms == SESSION_MS
+    again = peer.connection.request(ApiKey.FETCH, 12, fetch_values(("orders", 0, 0)))
+    world.settle()
+    assert values_in(only(again.answer)) == [b"secret"]
 
 
 def test_the_end_holds_for_clients_that_do_not_know_of_it(world: World) -> None:

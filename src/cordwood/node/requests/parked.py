@@ -99,6 +99,11 @@ class ParkedRequests:
         for parked in list(self.by_connection.pop(connection_id, ())):
             parked.abandon()
 
+    def hurry(self, connection_id: int, now: Moment) -> None:
+        """Answers what waits on the connection."""
+        for parked in list(self.by_connection.get(connection_id, ())):
+            parked.hurry(now)
+
     def hurry_all(self, now: Moment) -> None:
         for parked in [parked for waiting in self.by_connection.values() for parked in waiting]:
             parked.hurry(now)

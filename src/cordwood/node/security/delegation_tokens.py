@@ -7,6 +7,7 @@ The controller removes tokens that are over; nobody logs in by one that waits fo
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cordwood.cluster.metadata.image import ClusterImage
@@ -16,6 +17,7 @@ from cordwood.model.moment import Moment
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.ports import Reply
 from cordwood.node.loop.reports import Reports
+from cordwood.node.requests.parked import ParkedRequests
 from cordwood.security.sessions import Session
 
 if TYPE_CHECKING:
@@ -28,12 +30,15 @@ RETRY_AFTER_MS: Final = 5_000
 
 
 class DelegationTokens:
-    def __init__(self, loop: Loop, image: ClusterImage, reports: Reports, secrets: TokenSecrets | None) -> None:
+    def __init__(
+        self, loop: Loop, image: ClusterImage, reports: Reports, parked: ParkedRequests, secrets: TokenSecrets | None
+    ) -> None:
         """`secrets`: None if there are no delegation tokens here."""
         self.secrets = secrets
         self._loop = loop
         self._image = image
         self._reports = reports
+        self._parked = parked
         self._changes_seen = -1
         self._ids_by_secret: dict[bytes, str] = {}
         self._hashed: set[str] = set()
@@ -104,8 +109,10 @@ class DelegationTokens:
         now = self._loop.now
         token = self._image.tokens.find(token_id)
         over_ms = 0 if token is None else now.boot_ms + token.expires_ms - now.wall_ms
-        for session in self._sessions[token_id].values():
-            session.end(over_ms)
+        for connection_id, session in self._sessions[token_id].items():
+            if session.end(over_ms):
+                # What waits was bounded by the end that the session had. Answers leave after this event.
+                self._loop.after(0, partial(self._parked.hurry, connection_id))
 
     def _drop_gone(self) -> None:
         rows = self._image.tokens.rows
@@ -148,9 +155,11 @@ class _TokenSession:
         self._reply = reply
         self._again_ms = again_ms
 
-    def end(self, over_ms: int) -> None:
-        """Lets the session end with its token."""
+    def end(self, over_ms: int) -> bool:
+        """Lets the session end with its token. True if that is another end than the session had."""
         ends_ms = over_ms if self._again_ms is None else min(over_ms, self._again_ms)
-        if self._session.ends_ms != ends_ms:
-            self._session = self._session._replace(ends_ms=ends_ms)
-            self._reply.begin(self._session)
+        if self._session.ends_ms == ends_ms:
+            return False
+        self._session = self._session._replace(ends_ms=ends_ms)
+        self._reply.begin(self._session)
+        return True

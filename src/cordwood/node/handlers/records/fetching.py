@@ -98,7 +98,7 @@ class Fetching:
         self._rooms, self._request, self._plan = rooms, request, plan
         self._max_bytes = min(body.max_bytes, most_bytes)
         self._min_bytes = min(body.min_bytes, self._max_bytes)  # a full answer need not wait for more
-        self._wait_ms = body.max_wait_ms
+        self._wait_ms = request.reply.session.bound_ms(body.max_wait_ms, request.now.boot_ms)
         self._follower = body.replica_id
         """The broker id of a follower; -1: the reader is a client."""
         self._follower_epoch = body.replica_epoch
