@@ -113,6 +113,9 @@ def test_who_does_not_log_in_is_not_served(tmp_path: Path) -> None:
         ):
             with pytest.raises(KafkaException):
                 AdminClient({**settings, **wrong}, logger=SILENT).list_topics(timeout=REFUSED_WITHIN_S)
+        code, error = Cordwood(broker.bootstrap).error("topic", "list", "--timeout", f"{REFUSED_WITHIN_S}s")
+        assert (code, error["code"]) == (3, "TLS_FAILED")
+        assert "--client-config" in error["hint"]
         assert broker.alive
 
 

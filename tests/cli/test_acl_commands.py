@@ -184,3 +184,29 @@ def test_a_client_with_settings_logs_in(
         assert code == 2
         assert message in error["message"]
     assert logged_in.error("acl", "list", "--client-config", tmp_path / "no")[0] == 4
+
+
+def test_commands_without_a_right_name_it_at_once(
+    broker: Broker, cli: Cordwood, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORDWOOD_USER_PASSWORD", "secret")
+    cli("user", "add", "bob")
+    cli("topic", "create", "read-only")
+    cli("produce", "read-only", "a", "b")
+    cli("acl", "add", "bob", "-o", "Read", "--topic", "read-only")
+    file = tmp_path / "bob.properties"
+    file.write_text(
+        f"bootstrap.servers={broker.listeners['USERS']}\nsecurity.protocol=SASL_PLAINTEXT\n"
+        "sasl.mechanism=SCRAM-SHA-512\nsasl.username=bob\nsasl.password=secret\n"
+    )
+    bob = Cordwood("", {"CORDWOOD_BOOTSTRAP": "", "CORDWOOD_CLIENT_CONFIG": str(file)})
+    assert bob("consume", "read-only") == "a\nb\n"
+    assert bob("consume", "read-only", "--from", "-1") == "b\n"
+    code, error = bob.error("produce", "read-only", "c")
+    assert (code, error["code"]) == (1, "CLUSTER_AUTHORIZATION_FAILED")
+    assert "acl add USER --producer --topic read-only" in error["hint"]
+    code, error = bob.error("produce", "read-only", "c", "--acks", "1")
+    assert (code, error["code"]) == (1, "TOPIC_AUTHORIZATION_FAILED")
+    code, error = bob.error("consume", "read-only", "--group", "shop")
+    assert (code, error["code"]) == (1, "GROUP_AUTHORIZATION_FAILED")
+    assert "cordwood acl explain USER OPERATION --group NAME" in error["hint"]

@@ -6,6 +6,7 @@ to hear at once that nothing listens at the address.
 
 import logging
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
@@ -135,10 +136,24 @@ class Connection:
             raise self.failure_of(self._refusals[0] if self._refusals else error) from error
 
     def failure_of(self, error: KafkaException | KafkaError) -> Failure:
-        """An error of librdkafka as a Failure; a full disk is named as what it is."""
+        """An error of librdkafka as a Failure; a full disk, and TLS that is not spoken, are named as what they are."""
         carried = kafka_error(error) if isinstance(error, KafkaException) else error
-        full = _full_disk(self._servers) if carried.code() in _PERHAPS_FULL else None
-        return full or _failure_of(carried, self.bootstrap_servers)
+        cause = _full_disk(self._servers) if carried.code() in _PERHAPS_FULL else None
+        if cause is None and carried.code() in _PERHAPS_TLS:
+            cause = self._wants_tls()
+        return cause or _failure_of(carried, self.bootstrap_servers)
+
+    def _wants_tls(self) -> Failure | None:
+        """The failure for a client in plain text at a listener that speaks TLS; None: it speaks plain text, too."""
+        if self.security != PLAIN_TEXT or not any(speaks_tls(each.host, each.port) for each in self._servers):
+            return None
+        return Failure(
+            "TLS_FAILED",
+            f"the broker at {self.bootstrap_servers} speaks TLS, and this command plain text",
+            "--client-config, or CORDWOOD_CLIENT_CONFIG, names a file with security.protocol and ssl.ca.location: "
+            "`cordwood serve --secure` writes one",
+            ExitCode.NOT_REACHABLE,
+        )
 
     @property
     def _servers(self) -> list[Address]:
@@ -291,6 +306,18 @@ def reachable_family(bootstrap_servers: str) -> str:
     )
 
 
+def speaks_tls(host: str, port: int) -> bool:
+    """Whether a TLS handshake begins at the address. Nothing is sent over it, so that no certificate has to be good."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S) as plain, context.wrap_socket(plain):
+            return True
+    except OSError:
+        return False
+
+
 def reach(bootstrap: Bootstrap) -> None:
     """Raises Failure at once if no broker takes a connection, or if brokers and client do not trust each other."""
     reachable_family(bootstrap.servers)
@@ -415,6 +442,11 @@ _PERHAPS_FULL = frozenset(
 )
 """Errors that clients get from a broker without space for records."""
 
+_ASK_RULES = "an administrator gives rights by `cordwood acl add`; `cordwood acl explain USER OPERATION"
+
+_PERHAPS_TLS = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN})
+"""Errors of a client whose connections the broker closes at once."""
+
 _HINTS: Mapping[int, str] = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "`cordwood topic describe` shows the topic; --if-not-exists accepts it as it is",
     ErrorCode.INVALID_CONFIG: "`cordwood config list` shows every setting, its values and its meaning",
@@ -422,6 +454,10 @@ _HINTS: Mapping[int, str] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic's min.insync.replicas",
     ErrorCode.OFFSET_NOT_AVAILABLE: "start the other replicas' brokers: `cordwood cluster status` names them. "
     "--timeout waits longer",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: f"{_ASK_RULES} --topic NAME` says why",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: f"{_ASK_RULES} --group NAME` says why",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"{_ASK_RULES} --transactional-id NAME` says why",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: f"{_ASK_RULES} --cluster` says why",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's consumers first; `cordwood group describe` names them",
     ErrorCode.UNKNOWN_MEMBER_ID: "stop the group's consumers first",
     ErrorCode.INVALID_REPLICATION_FACTOR: "a partition has at most one replica on each node, and one in all with "

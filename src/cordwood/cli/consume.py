@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.administration.topic.reading import damaged, open_consumer
+from cordwood.administration.topic.reading import damaged, open_consumer, reads_on
 from cordwood.administration.topic.starting_point import StartingPoint
 from cordwood.cli.terminal.connecting import ClientConfig, Servers, connect
 from cordwood.cli.terminal.options import (
@@ -193,6 +193,8 @@ class _Reading:
     def run(self, where: StartingPoint, *, follow: bool, max_messages: int | None) -> None:
         from confluent_kafka import TopicPartition
 
+        if self._group is not None:
+            self._require_group(self._group)
         starts = where.resolve(self._connection, self._consumer, self._topic, self._partitions)
         self._ends = {} if follow else {index: span.end for index, span in starts.items() if span.offset < span.end}
         reading = list(starts) if follow else list(self._ends)
@@ -214,6 +216,13 @@ class _Reading:
                 return
             if not follow:
                 unfinished -= reached
+
+    def _require_group(self, group: str) -> None:
+        """Raises Failure without a right to the group: librdkafka would ask for its positions until the timeout."""
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        asked = ConsumerGroupTopicPartitions(group)
+        self._connection.ask(lambda admin: admin.list_consumer_group_offsets([asked])[group])
 
     def _print(self, messages: "list[Message]") -> set[int]:
         """Prints records, commits them for the group, and returns the partitions that are read to their end."""
@@ -264,8 +273,8 @@ class _Reading:
             )
         if error.code() in (KafkaError._BAD_MSG, KafkaError.INVALID_MSG):
             raise damaged(self._connection, message)
-        if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-            return False  # librdkafka keeps trying: --follow outlives a restart of the broker
+        if reads_on(error):
+            return False  # --follow outlives a restart of the broker
         raise self._connection.failure_of(error)
 
     def _commit(self, positions: dict[int, int]) -> None:

@@ -1,6 +1,7 @@
 """`cordwood produce`."""
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _RECORDS_PER_POLL = 1000
 """The number of records between two counts of acknowledgements; a call for every record would be most of the work."""
+
+_POLL_S = 0.1
 
 
 class Acks(StrEnum):
@@ -207,6 +210,7 @@ class _Sending:
         self._last_offsets: dict[int, int] = {}
         self._failed = 0
         self._first_error: KafkaError | None = None
+        self._fatal: KafkaError | None = None
 
     def send_all(self, records: Iterable[OutgoingRecord], headers: Headers, partition: int | None) -> None:
         """Sends all records. A million lines are usual input: the work for each of them is small."""
@@ -225,11 +229,23 @@ class _Sending:
                     produce(topic, value, key, on_delivery=delivered, **arguments)
                     break
                 except BufferError:
-                    self._producer.poll(0.1)  # the producer's queue is full: the input waits
+                    self._poll(0.1)  # the producer's queue is full: the input waits
                 except KafkaException as error:
                     raise self._connection.failure_of(error) from error
             if number % _RECORDS_PER_POLL == 0:
-                self._producer.poll(0)
+                self._poll(0)
+
+    def _poll(self, timeout_s: float) -> None:
+        """Handles delivery reports. An error after which the producer writes nothing more, such as the lack of a right,
+        is kept: librdkafka then reports its records as purged."""
+        from confluent_kafka import KafkaException
+
+        from cordwood.administration.connection import kafka_error
+
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as error:
+            self._fatal = self._fatal or kafka_error(error)
 
     def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
         if error is not None:
@@ -248,7 +264,10 @@ class _Sending:
     def finish(self, *, as_json: bool) -> None:
         """Waits for the acknowledgements and reports them. Raises Failure if a record was not written."""
 
-        self._producer.flush(self._connection.timeout_s + 1)
+        # Not `flush`: where it meets a fatal error, confluent-kafka 2.16 leaves it with a SystemError.
+        deadline = time.monotonic() + self._connection.timeout_s + 1
+        while len(self._producer) and time.monotonic() < deadline:
+            self._poll(_POLL_S)
         written = sum(self._written.values())
         if as_json:
             print_json(
@@ -272,9 +291,12 @@ class _Sending:
             for index, first in sorted(self._first_offsets.items()):
                 say(f"  partition {index}: {_offset_range(first, self._last_offsets[index])}")
         if self._first_error is not None:
-            failure = self._connection.failure_of(self._first_error)
+            failure = self._connection.failure_of(self._fatal or self._first_error)
             if failure.code == "REQUEST_TIMED_OUT":
                 failure = self._connection.without_leader(self._topic) or failure
+            if failure.code == "CLUSTER_AUTHORIZATION_FAILED":
+                # The broker asks whether the user may write any topic: the first request does not name this one.
+                failure.hint = f"`cordwood acl add USER --producer --topic {self._topic}` gives a user what it needs"
             failure.message = f"{count_in_words(self._failed, 'record')} not written: {failure.message}"
             raise failure
         if len(self._producer):

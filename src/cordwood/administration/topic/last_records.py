@@ -54,7 +54,7 @@ def _read(
     """The offsets of the last records of each partition, at most `number`, between `froms` and `ends`."""
     from confluent_kafka import KafkaError, TopicPartition
 
-    from cordwood.administration.topic.reading import damaged
+    from cordwood.administration.topic.reading import damaged, reads_on
 
     seen: dict[int, deque[int]] = {index: deque(maxlen=number) for index in froms}
     consumer.assign([TopicPartition(topic, index, offset) for index, offset in froms.items()])
@@ -74,7 +74,7 @@ def _read(
                     unread.discard(index)
                 elif error.code() in (KafkaError._BAD_MSG, KafkaError.INVALID_MSG):
                     raise damaged(connection, message)
-                elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                elif not reads_on(error):
                     raise connection.failure_of(error)
                 continue
             assert offset is not None

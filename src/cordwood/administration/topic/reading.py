@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from cordwood.model.failure import Failure
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer, KafkaError, Message
 
     from cordwood.administration.connection import Connection
 
@@ -46,3 +46,12 @@ def open_consumer(connection: "Connection", group: str | None = None) -> "Consum
             "fetch.wait.max.ms": 100,
         }
     )
+
+
+def reads_on(error: "KafkaError") -> bool:
+    """Whether a consumer of `open_consumer` reads on after an error: librdkafka tries again, or the user has no right
+    to the group id that librdkafka insists on. Reading assigned partitions needs no group."""
+    from confluent_kafka import KafkaError as Error
+
+    passing = (Error._TRANSPORT, Error._ALL_BROKERS_DOWN, Error.GROUP_AUTHORIZATION_FAILED)
+    return error.retriable() or error.code() in passing
