@@ -181,7 +181,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._count_failure(f"the peer speaks {spoken or 'no TLS'}")
         self._above.close(
             f"the listener {self._listener.name} takes TLS only, and the peer speaks {spoken or 'no TLS'}: set "
-            "security.protocol=SSL at the client",
+            "security.protocol=SSL, or SASL_SSL where users log in, at the client",
             logging.WARNING,
         )
 
