@@ -1,13 +1,16 @@
 """`cordwood acl` against a real broker that asks for rights."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cordwood
+from tests.raw_client import RawClient
 
 from cordwood.embedded import Broker
 from cordwood.model.settings.authorizer_settings import STANDARD_AUTHORIZER
+from cordwood.wire.apis import ApiKey
 
 SETTINGS = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
@@ -43,6 +46,27 @@ def rule(operation: str = "Read", name: str = "orders", **more: str) -> dict[str
         "pattern": "literal",
         **more,
     }
+
+
+def test_names_of_rules_do_not_steer_the_terminal(cli: Cordwood, broker: Broker) -> None:
+    names = ("g\x1b[2J\x9b1m\x7f", "User:al\x1b]0;ice\x07")
+    rule = {"resource_type": 3, "resource_pattern_type": 3, "host": "*", "operation": 3, "permission_type": 3}
+    client = RawClient(broker.bootstrap_servers)
+    made = client.send(ApiKey.CREATE_ACLS, 3, creations=[{**rule, "resource_name": names[0], "principal": names[1]}])
+    client.close()
+    assert made.results[0].error_code == 0
+    shown = r"g\x1b[2J\x9b1m\x7f", r"User:al\x1b]0;ice\x07"
+    told = [
+        cli("acl", "list"),
+        cli("acl", "remove", "--principal", names[1], "--dry-run"),
+        cli("acl", "explain", names[1], "Read", "--group", names[0]),
+    ]
+    for text in told:
+        assert all(name in text for name in shown), text
+        assert not set(text) & set("\x1b\x07\x7f\x9b")
+    as_json = cli("acl", "list", "--json")
+    assert (json.loads(as_json)[0]["name"], json.loads(as_json)[0]["principal"]) == names
+    assert not set(as_json) & set("\x1b\x07\x7f\x9b")
 
 
 def test_a_rule_is_added_listed_and_removed(cli: Cordwood) -> None:

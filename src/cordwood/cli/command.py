@@ -13,6 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from cordwood.cli.terminal.escaping import as_text
 from cordwood.model.failure import ExitCode, Failure
 
 COMMAND_ORDER = [
@@ -107,7 +108,7 @@ def report(failure: Failure, *, as_json: bool) -> int:
     if as_json:
         print(failure.as_json(), file=sys.stderr)
     elif not sys.stderr.isatty():
-        print(failure.as_text(), file=sys.stderr)
+        print(as_text(failure.as_text()), file=sys.stderr)
     else:
         from rich.table import Table
         from rich.text import Text
@@ -115,9 +116,9 @@ def report(failure: Failure, *, as_json: bool) -> int:
         from cordwood.cli.terminal.output import console
 
         lines = Table.grid(padding=(0, 1))
-        lines.add_row(Text("error:", "bold red"), Text(failure.message))
+        lines.add_row(Text("error:", "bold red"), Text(as_text(failure.message)))
         if failure.hint:
-            lines.add_row(Text("hint:", "bold"), Text(failure.hint))
+            lines.add_row(Text("hint:", "bold"), Text(as_text(failure.hint)))
         console(stderr=True).print(lines)
     return int(failure.exit_code)
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.terminal.escaping import as_text
 from cordwood.cli.terminal.output import remark
 from cordwood.model.failure import ExitCode, Failure
 
@@ -30,6 +31,6 @@ def confirm(doing: str, question: str, *, yes: bool, otherwise: str = "Nothing w
         raise Failure(
             "USAGE", f"{doing} needs a confirmation, and there is no terminal to ask on", "add --yes", ExitCode.USAGE
         )
-    if not typer.confirm(question):
+    if not typer.confirm(as_text(question)):
         remark(otherwise)
         raise typer.Exit(ExitCode.FAILED)

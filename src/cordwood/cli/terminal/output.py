@@ -1,6 +1,7 @@
 """The output of commands: tables and words for people, plain lines for pipes, JSON for scripts.
 
 Results go to stdout. Remarks about results go to stderr, so that a pipe carries results only. `table.py` makes tables.
+No control character gets out: `escaping.py` shows them.
 """
 
 import json
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cordwood.cli.terminal.escaping import as_json_text, as_line, as_text
 from cordwood.cli.terminal.table import fitting, plain_lines
 
 
@@ -23,11 +25,11 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(as_json_text(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
 
 def print_json_line(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
+    sys.stdout.write(as_json_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"))) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
@@ -42,15 +44,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
 
 def print_names(names: Iterable[str]) -> None:
     """Prints names alone, one a line, for `--quiet`."""
-    sys.stdout.writelines(f"{name}\n" for name in names)
+    sys.stdout.writelines(f"{as_line(name)}\n" for name in names)
 
 
 def say(text: str, style: str = "") -> None:
     """Prints one line of result for people. A pipe gets it unfolded and without a style."""
     if sys.stdout.isatty():
-        console().print(Text(text, style))
+        console().print(Text(as_text(text), style))
     else:
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{as_text(text)}\n")
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> None:
@@ -63,13 +65,13 @@ def facts(rows: Sequence[tuple[str, str]]) -> None:
     grid.add_column(style="bold", overflow="fold")
     grid.add_column(overflow="fold")
     for label, text in rows:
-        grid.add_row(Text(f"  {label}:"), Text(text))
+        grid.add_row(Text(f"  {as_line(label)}:"), Text(as_text(text)))
     console().print(grid)
 
 
 def remark(text: str) -> None:
     """Prints a fact worth knowing that is not part of the result, on stderr."""
     if sys.stderr.isatty():
-        console(stderr=True).print(Text(text, style="dim"))
+        console(stderr=True).print(Text(as_text(text), style="dim"))
     else:
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(f"{as_text(text)}\n")

@@ -13,22 +13,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cordwood.cli.terminal.escaping import as_line
+
 NARROWEST = 12
 """A folded column of texts keeps this many characters: narrower ones cannot be read. Numbers are never folded."""
 _GAP = 2
-_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
-    ord("\t"): "\\t",
-    ord("\n"): "\\n",
-    ord("\r"): "\\r",
-}
-"""Clients choose names with any character: a name must neither move the cursor nor end a cell."""
 
 Rows = Sequence[Sequence[object]]
 
 
 def cell_text(cell: object) -> str:
     """The text of a cell: `-` for None, control characters escaped."""
-    return "-" if cell is None else str(cell).translate(_ESCAPED)
+    return "-" if cell is None else as_line(str(cell))
 
 
 def plain_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
