@@ -234,3 +234,8 @@ def test_commands_without_a_right_name_it_at_once(
     code, error = bob.error("consume", "read-only", "--group", "shop")
     assert (code, error["code"]) == (1, "GROUP_AUTHORIZATION_FAILED")
     assert "cordwood acl explain USER OPERATION --group NAME" in error["hint"]
+    with file.open("a") as more:
+        more.write("sasl.tokenauth=true\n")
+    code, error = bob.error("topic", "list")
+    assert (code, error["code"]) == (2, "INVALID_CONFIG")
+    assert "in by a delegation token" in error["message"]

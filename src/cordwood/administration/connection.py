@@ -24,7 +24,7 @@ from cordwood.client.settings import Address
 from cordwood.model.errors import ErrorCode, code_name
 from cordwood.model.failure import ExitCode, Failure, near_names
 from cordwood.model.quantities import count_in_words
-from cordwood.security.connection_settings import PLAIN_TEXT, parse_security
+from cordwood.security.connection_settings import PLAIN_TEXT, TOKEN_AUTH, parse_security
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -230,6 +230,14 @@ class Connection:
         )
 
     def _configuration(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        if TOKEN_AUTH in self._client_settings:
+            raise Failure(
+                "INVALID_CONFIG",
+                f"the client's settings have {TOKEN_AUTH}, and this command goes through librdkafka, which cannot log "
+                "in by a delegation token",
+                "log in by a password or a certificate; docs/security/delegation-tokens.md says which clients take tokens",
+                ExitCode.USAGE,
+            )
         if self._family is None:
             family = reachable_family(self.bootstrap_servers)
             if self.security != PLAIN_TEXT:
