@@ -210,6 +210,15 @@ def test_what_does_not_go_with_secure_is_refused_and_changes_nothing(
     assert not (tmp_path / "data").exists()
 
 
+def test_metrics_over_https_have_the_certificate_of_the_first_start(tmp_path: Path) -> None:
+    pem = tmp_path / "data/secure/broker.pem"
+    metrics = ("--set", "metrics.listener=https://127.0.0.1:0")
+    with secure_broker(
+        tmp_path / "data", *metrics, "--set", f"listener.name.https.ssl.keystore.location={pem}"
+    ) as broker:
+        assert "metrics and health at https://127.0.0.1:" in broker.output()
+
+
 def test_metadata_of_an_older_version_is_refused_with_the_cure(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", settings={"metadata.version.max": "2"}):
         pass

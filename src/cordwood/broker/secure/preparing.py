@@ -42,6 +42,8 @@ PAGE: Final = "docs/security.md"
 _HERE: Final = ("localhost", "127.0.0.1", "::1")
 _OWN: Final = ("ssl.keystore.", "ssl.client.auth", "sasl.enabled.mechanisms", "authorizer.class.name", "listener.name.")
 """The beginnings of settings that a secure start makes itself."""
+_OF_METRICS: Final = "listener.name.https."
+"""The beginning of settings for metrics over HTTPS, which a secure start leaves to its administrator."""
 _OF_ADDRESSES: Final = ("listeners", "advertised.listeners", "listener.security.", "inter.broker.", "super.users")
 """Those of settings that a secure cluster makes besides."""
 _PASSWORD_BYTES: Final = 24
@@ -108,7 +110,7 @@ def between_brokers(
 def refuse_own(names: Iterator[str]) -> None:
     """Raises Failure for a setting of a secure cluster that its start makes itself."""
     for name in sorted(names):
-        if name.startswith((*_OWN, *_OF_ADDRESSES)):
+        if name.startswith((*_OWN, *_OF_ADDRESSES)) and not name.startswith(_OF_METRICS):
             raise _contradiction(f"--secure makes {name} itself, and it is set")
 
 
@@ -116,7 +118,7 @@ def _secured(settings: BrokerSettings, directory: SecureDirectory) -> BrokerSett
     if settings.cluster_store:
         raise _contradiction("--secure is for the brokers of one machine, and cluster.store is set")
     for name in sorted(settings.texts):
-        if name.startswith(_OWN):
+        if name.startswith(_OWN) and not name.startswith(_OF_METRICS):
             raise _contradiction(f"--secure makes {name} itself, and it is set")
     if len(settings.listener_list) != 1:
         raise _contradiction("--secure has one listener, and listeners names several")
