@@ -235,7 +235,7 @@ class Connection:
                 "INVALID_CONFIG",
                 f"the client's settings have {TOKEN_AUTH}, and this command goes through librdkafka, which cannot log "
                 "in by a delegation token",
-                "log in by a password or a certificate; docs/security/delegation-tokens.md says which clients take tokens",
+                "log in by a password or a certificate; docs/security/delegation-tokens.md says who takes them",
                 ExitCode.USAGE,
             )
         if self._family is None:
