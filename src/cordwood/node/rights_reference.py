@@ -23,7 +23,8 @@ An embedded broker's `broker.log` belongs to the process that made it and asks n
 - The right after "or" does as well.
 - *Left out*: the answer is as if the resource did not exist.
 - Delegation tokens are renewed, ended and described by their owners, requesters and renewers, who need no right. For
-  tokens of others a rule is needed: without an authorizer, and in its dry run, nobody has this right.
+  tokens of others a rule is needed: without an authorizer, in its dry run, and by
+  `allow.everyone.if.no.acl.found`, nobody has this right.
 - Keys from 10000 on are Cordwood's own. A family of transactions is the transactional id `family:NAME`.
 
 | key | API | versions | operation | on | without it |

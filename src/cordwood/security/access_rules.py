@@ -121,6 +121,11 @@ class AccessRules:
             decision = self._kept[question] = self._decide(*question)
         return decision
 
+    def grants(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind, name: str) -> bool:
+        """True if a rule allows this, or the principal is a super user: that there is no rule is not enough."""
+        decision = self.decide(principal, host, operation, kind, name)
+        return decision.allowed and decision is not _NO_RULE_AT_ALL
+
     def allows_anywhere(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind) -> bool:
         """True if the principal may do this with some resource of the kind, whether or not it exists."""
         question = (principal, host, operation, kind)

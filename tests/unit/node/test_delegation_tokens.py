@@ -331,6 +331,17 @@ def test_without_rules_nobody_gets_the_token_of_another(world: World) -> None:
     assert bob.described() == {}
 
 
+def test_where_everybody_may_do_what_no_rule_is_about_tokens_still_need_one(world: World) -> None:
+    """Otherwise any user could act as a super user."""
+    world.node.access.rules = AccessRules(everyone_without_rules=True)
+    alice, bob = logged_in(world), logged_in(world, "bob")
+    token = alice.create()
+    assert error(bob.create(owner="alice").error_code) == "DELEGATION_TOKEN_AUTHORIZATION_FAILED"
+    assert bob.described() == {}
+    assert error(bob.expire(bytes(token.hmac)).error_code) == "DELEGATION_TOKEN_OWNER_MISMATCH"
+    assert set(alice.described()) == {token.token_id}
+
+
 def allow(world: World, operation: Operation, kind: ResourceKind, name: str) -> None:
     rules = world.node.access.rules = world.node.access.rules or AccessRules()
     rules.add(Acl(kind, Pattern.LITERAL, name, "User:bob", EVERYTHING, operation, Permission.ALLOW))

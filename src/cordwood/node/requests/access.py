@@ -229,12 +229,15 @@ class Asking(Judge):
         if self._allows(operation, kind, name) or any(self._may_instead(*other) for other in right.instead):
             self._remember((operation, kind, name))
             return True
+        self._note_refusal(right, name)
+        return False
+
+    def _note_refusal(self, right: Right, name: str) -> None:
         if right.without is not Without.LEFT_OUT:
-            self.rules.refused[operation, kind] += 1
+            self.rules.refused[right.operation, right.kind] += 1
             if self._trail is not None:
                 api = APIS[self._key].name
-                self._trail.refused(self.session, api, operation, kind, name, enforced=self.enforces)
-        return False
+                self._trail.refused(self.session, api, right.operation, right.kind, name, enforced=self.enforces)
 
     def _remember(self, question: tuple[Operation, ResourceKind, str]) -> None:
         if self._allowed_at != self.rules.revision:
@@ -244,7 +247,10 @@ class Asking(Judge):
             self._allowed.add(question)
 
     def is_granted(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
-        return Asking.may(self, operation, kind, name)
+        if self.rules.grants(self._principal, self._host, operation, kind, name):
+            return True
+        self._note_refusal(_right(self._key, self._version, operation, kind), name)
+        return False
 
     def may_see_topic(self, name: str) -> bool:
         return self._allows(Operation.DESCRIBE, ResourceKind.TOPIC, name)
