@@ -88,7 +88,7 @@ async def test_rules_make_a_name_of_the_subject(
     settings = {
         "ssl.client.auth": "required",
         "ssl.truststore.location": str(tmp_path / "ca.pem"),
-        "ssl.principal.mapping.rules": "RULE:^CN=([^,]+),O=Woods$/$1/U",
+        "ssl.principal.mapping.rules": "RULE:^CN=([^,]+),O=Woods$/$1/U,RULE:.*O=Nobody$//",
     }
     async with serving(settings=settings) as broker:
         certificate = broker.files.client(name(CN="alice", O="Woods"))
@@ -99,6 +99,8 @@ async def test_rules_make_a_name_of_the_subject(
         await refused(broker, client_context(broker.files, other))
         await eventually_here(lambda: "no rule of ssl.principal.mapping.rules matches" in caplog.text)
         assert "CN=bob,O=Elsewhere" in caplog.text
+        await refused(broker, client_context(broker.files, broker.files.client(name(CN="eve", O="Nobody"))))
+        await eventually_here(lambda: "an empty name" in caplog.text)
 
 
 # Handshakes that fail

@@ -3,16 +3,21 @@
 import shutil
 import subprocess
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.name import _ASN1Type as Kind
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.certificates import Authority, name
 
+from cordwood.broker.network.tls.certificates import MOST_ATTRIBUTES, subject_of_peer
 from cordwood.security.subjects import BadSubject, subject_text
 
 UID = ObjectIdentifier("0.9.2342.19200300.100.1.1")
@@ -108,3 +113,15 @@ def test_a_name_that_was_changed_is_read_or_refused(place: int, put: bytes) -> N
     der = name(CN="alice", O="Woods").public_bytes()
     place %= len(der)
     refused_or_read(der[:place] + put + der[place + 1 :])
+
+
+def test_a_subject_with_very_many_attributes_is_no_clients() -> None:
+    """A rule like that of Kafka's documentation would look at it for minutes."""
+    units = [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "a")] * (MOST_ATTRIBUTES + 1)
+    now = datetime.now(UTC)
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name(units)
+    builder = x509.CertificateBuilder(subject, subject, key.public_key(), 1, now, now + timedelta(days=1))
+    der = builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
+    with pytest.raises(ValueError, match=f"has 324 characters and {MOST_ATTRIBUTES + 1} attributes"):
+        subject_of_peer(der, now)

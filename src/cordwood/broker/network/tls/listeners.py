@@ -91,6 +91,8 @@ class TlsListener:
         name = self._rules.name_of(subject)
         if name is None:
             raise ValueError(f"no rule of ssl.principal.mapping.rules matches the subject {subject:.200}")
+        if not name:
+            raise ValueError(f"a rule of ssl.principal.mapping.rules gives the subject {subject:.200} an empty name")
         return Principal("User", name)
 
     def look(self) -> None:
