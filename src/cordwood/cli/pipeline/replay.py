@@ -1,6 +1,5 @@
 """`cordwood pipeline replay`: a new edition, built from history beside the live one."""
 
-import os
 import time
 from contextlib import ExitStack
 from typing import Annotated
@@ -13,9 +12,6 @@ from cordwood.cli.terminal.connecting import ClientConfig, Servers, bootstrap_of
 from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import remark
 from cordwood.model.failure import ExitCode, Failure
-
-GIVES_WAY = 10
-"""Added to the niceness of a replay and its Spark: what is live on the same machine goes first."""
 
 
 def replay(
@@ -93,7 +89,6 @@ def replay(
             hint = "it ends when all have caught up; then `cordwood pipeline replay FILE --follow` of each goes on"
             raise Failure("USAGE", "--downstream and --follow are not for one command", hint, ExitCode.USAGE)
         check_spark_is_installed()
-        os.nice(GIVES_WAY)
         found = find(target, directory)
         say_which_code(found, "replay")
         monitor = shown.enter_context(metrics_at(metrics, found.project, bootstrap))

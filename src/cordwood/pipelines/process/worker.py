@@ -34,6 +34,8 @@ GO_ON: Final = "go on"
 """The line on which a worker goes on that has checked the rules."""
 EXIT_REFUSED: Final = 3
 """Exit code of a refusal: another try would end alike."""
+GIVES_WAY: Final = 10
+"""Added to the niceness of a replay and its Spark: what is live on the same machine goes first."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ def main(text: str) -> int:
 
 
 def _run(orders: Orders, bootstrap: Bootstrap, tell: Any) -> None:
+    if orders.replay:
+        os.nice(GIVES_WAY)
     # Spark's Python workers inherit the environment, and import modules from the directory of the pipeline's file.
     os.environ["PYTHONPATH"] = os.pathsep.join([orders.beside, *filter(None, [os.environ.get("PYTHONPATH")])])
     tell({"event": "doing", "pipeline": orders.pipeline, "edition": orders.edition, "text": "starting Java and Spark"})
