@@ -119,6 +119,18 @@ def test_clients_that_name_revisions_take_no_room_from_brokers(world: World) -> 
     assert not len(world.machine_of(BEHIND).node.catching_up)
 
 
+def test_a_request_whose_session_ended_while_it_waited_is_not_handled(world: World) -> None:
+    broker = world.machine_of(BEHIND)
+    connection = broker.network.connect(AHEAD)
+    ends_ms = broker.node.loop.now.boot_ms + PATIENCE_MS // 2
+    connection.session = connection.session._replace(mechanism="SCRAM-SHA-512", ends_ms=ends_ms)
+    exchange = ask(world, known_ahead(world), connection=connection)
+    assert not exchange.ended
+    world.advance(PATIENCE_MS)
+    assert not exchange.answered
+    assert exchange.hang_up_reason == "WriteTxnMarkers came after its session has ended"
+
+
 def test_later_requests_of_the_connection_wait_behind(world: World) -> None:
     first = ask(world, known_ahead(world))
     second = first.connection.request(ApiKey.LIST_GROUPS, 4, {})

@@ -67,13 +67,8 @@ class Router:
         loop.turns.stepped_for = reply
         if reply.connection_id in self._parked.by_connection:
             self._parked.make_way(reply.connection_id, header.api_key, now)
-        session = reply.session
-        if session.ends_ms is not None and session.is_over(now.boot_ms) and not may_come_first(header.api_key, session):
-            when = "before the peer has logged in" if session.mechanism is None else "after its session has ended"
-            reason = f"{APIS[header.api_key].name} came {when}"
-            if self._trail is not None:
-                self._trail.not_logged_in(session, session.mechanism or "none", "", reason)
-            reply.hang_up(reason)
+        # Most sessions have no end.
+        if reply.session.ends_ms is not None and self._has_ended(header, reply, now):
             return
         served = self._served.get(header.api_key)
         if served is None or not served.api.min_version <= header.api_version <= served.api.max_version:
@@ -94,13 +89,25 @@ class Router:
             self._wide_requests.wait(reply, len(frame), self._late(served, header, frame, reply, send))
             return
         try:
-            judge = self._access.judge(header, session)
+            judge = self._access.judge(header, reply.session)
             steps = served.handle(Request(header, frame, reply, now, loop.turns, judge, send))
         except BadRequest as problem:
             reply.hang_up(problem.message)
             return
         if steps is not None:
             loop.turns.begin(reply, self._wide_requests.counted(len(frame), steps) if wide else steps)
+
+    def _has_ended(self, header: RequestHeader, reply: Reply, now: Moment) -> bool:
+        """True if the peer has to log in before it asks this: it is hung up on."""
+        session = reply.session
+        if session.ends_ms is None or not session.is_over(now.boot_ms) or may_come_first(header.api_key, session):
+            return False
+        when = "before the peer has logged in" if session.mechanism is None else "after its session has ended"
+        reason = f"{APIS[header.api_key].name} came {when}"
+        if self._trail is not None:
+            self._trail.not_logged_in(session, session.mechanism or "none", "", reason)
+        reply.hang_up(reason)
+        return True
 
     def _is_wide(self, header: RequestHeader) -> bool:
         """True if the request counts among those whose bytes are bounded: it is decoded into much more memory. A
@@ -127,6 +134,8 @@ class Router:
         reply: Reply,
         send: Callable[[Frame], None] | None,
     ) -> Steps:
+        if self._has_ended(header, reply, self._loop.now):  # while the request waited
+            return
         judge = self._access.judge(header, reply.session)
         steps = served.handle(Request(header, frame, reply, self._loop.now, self._loop.turns, judge, send))
         if steps is not None:
