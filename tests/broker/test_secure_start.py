@@ -92,6 +92,9 @@ def test_another_user_gets_files_and_no_more_rights_than_it_is_given(tmp_path: P
         assert told["files"]["librdkafka"] == str(alice)
         assert client(alice)["sasl.password"] == "another password"
         assert produced(alice, "orders") is None
+        cli("user", "password", "alice", "--client-config", admin)
+        assert client(alice)["sasl.password"] != "another password"
+        assert produced(alice, "orders") is None
     cli("user", "add", "../bob", "--data-dir", data)
     with secure_broker(data) as broker:
         bob = data / "secure/users/%2E.%2Fbob/librdkafka.properties"

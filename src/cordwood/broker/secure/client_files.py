@@ -113,11 +113,15 @@ class SecureDirectory:
         write_private(files.java, _lines(servers, of_java))
         return files
 
+    def has_files(self, user: str) -> bool:
+        """False if there never were any, or their owner has moved them away."""
+        return os.path.exists(self.files_of(user).librdkafka)
+
     def rewrite_files(self, user: str, password: str) -> dict[str, str]:
-        """Gives the files of a user another password, as far as they are there: their owner may have moved them away.
-        Returns those that were written. Raises Failure."""
+        """Gives the files of a user another password, if they are there. Returns those that were written. Raises
+        Failure."""
         files = self.files_of(user)
-        if not os.path.exists(files.librdkafka):
+        if not self.has_files(user):
             return {}
         with open(files.librdkafka, encoding="utf-8") as file:
             mechanism = next(

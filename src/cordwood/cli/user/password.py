@@ -25,7 +25,7 @@ def change_password(
     do the user's delegation tokens until they are over: the command names them.
 
     Files with which the user logs in, which `cordwood serve --secure` or `cordwood user add` made beside the file of
-    --client-config, get the new password, too.
+    --client-config, get the new password, too. Where there are such files, the password is made up if none is given.
     """
     from cordwood.administration.access.users import existing_user, set_password
     from cordwood.broker.secure.client_files import SecureDirectory
@@ -33,8 +33,8 @@ def change_password(
 
     connection = connect(bootstrap_servers, timeout_s, client_config)
     user = existing_user(connection, name)
-    password = new_password(name, password_file)
     secure = None if client_config is None else SecureDirectory.around(client_config)
+    password = new_password(name, password_file, generated=secure is not None and secure.has_files(name))
     written: dict[str, str] = {}
     if not dry_run:
         set_password(connection, name, password, user.iterations)
