@@ -85,6 +85,7 @@ TROUBLE: Mapping[str, Mapping[str, str]] = {
         'cordwood_token_key_failed_fetches{source="https://login.example.com/keys"}': stays(3)
     },
     "CordwoodLogInsRefused": {'cordwood_log_ins_total{mechanism="PLAIN",outcome="refused"}': grows(0, 120)},
+    "CordwoodRightsMissing": {'cordwood_missing_rights_total{operation="Read",resource="topic"}': grows(0, 120)},
     "CordwoodTrailLostEvents": {"cordwood_security_trail_lost_events_total": grows(0, 1)},
     "CordwoodSetAside": {"cordwood_set_aside_directories": stays(1)},
     "CordwoodPipelineFailed": {f"cordwood_pipeline_failed{{{EDITION}}}": stays(1)},
