@@ -46,7 +46,7 @@ def list_clients(
         print_json([each._asdict() for each in found])
         return
     if quiet:
-        print_names(f"{each.client_id}\t{each.host}" for each in found)
+        print_names((each.client_id, each.host) for each in found)
         return
     shown = found if everything else found[:SHOWN]
     print_table(

@@ -42,9 +42,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
     out.print()
 
 
-def print_names(names: Iterable[str]) -> None:
-    """Prints names alone, one a line, for `--quiet`."""
-    sys.stdout.writelines(f"{as_line(name)}\n" for name in names)
+def print_names(names: Iterable[str | tuple[str, ...]]) -> None:
+    """Prints names alone, one a line, for `--quiet`; those of a tuple in one line, with tabs between them."""
+    lines = ((name,) if isinstance(name, str) else name for name in names)
+    sys.stdout.writelines("\t".join(map(as_line, line)) + "\n" for line in lines)
 
 
 def say(text: str, style: str = "") -> None:
